@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// \file The version, for a preprocessor test. CMake reads it from here, so there is one place to change.
+/// \file The version, for a preprocessor test. CMake refuses to configure when its own differs.
 
 #define KVCACHE_VERSION_MAJOR 0
 #define KVCACHE_VERSION_MINOR 1
