@@ -12,9 +12,18 @@
 
 namespace kvcache_test {
 
-inline auto Contains(std::string const& part) { return Catch::Matchers::ContainsSubstring(part); }
-inline auto StartsWith(std::string const& part) { return Catch::Matchers::StartsWith(part); }
-inline auto EndsWith(std::string const& part) { return Catch::Matchers::EndsWith(part); }
+inline auto Contains(std::string const& part)
+{
+  return Catch::Matchers::ContainsSubstring(part);
+}
+inline auto StartsWith(std::string const& part)
+{
+  return Catch::Matchers::StartsWith(part);
+}
+inline auto EndsWith(std::string const& part)
+{
+  return Catch::Matchers::EndsWith(part);
+}
 
 }  // namespace kvcache_test
 
@@ -26,9 +35,18 @@ inline auto EndsWith(std::string const& part) { return Catch::Matchers::EndsWith
 
 namespace kvcache_test {
 
-inline auto Contains(std::string const& part) { return Catch::Matchers::Contains(part); }
-inline auto StartsWith(std::string const& part) { return Catch::Matchers::StartsWith(part); }
-inline auto EndsWith(std::string const& part) { return Catch::Matchers::EndsWith(part); }
+inline auto Contains(std::string const& part)
+{
+  return Catch::Matchers::Contains(part);
+}
+inline auto StartsWith(std::string const& part)
+{
+  return Catch::Matchers::StartsWith(part);
+}
+inline auto EndsWith(std::string const& part)
+{
+  return Catch::Matchers::EndsWith(part);
+}
 
 }  // namespace kvcache_test
 
