@@ -5,12 +5,16 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/bench
+# shellcheck source=cmake/need_packages.sh
+. "$root/cmake/need_packages.sh"
+need_packages g++=g++ cmake=cmake make=make
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 if ! { cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DKVCACHE_BUILD_BENCH=ON -DKVCACHE_BUILD_TESTS=OFF -DKVCACHE_BUILD_EXAMPLES=OFF &&
   cmake --build "$build" --target kvcache_bench --parallel "$(nproc)"; } >"$log" 2>&1; then
   cat "$log" >&2
+  rm -f "$log"
   exit 2
 fi
-"$build/bench/kvcache_bench" "$@"
+rm -f "$log"
+exec "$build/bench/kvcache_bench" "$@"
