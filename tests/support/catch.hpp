@@ -3,8 +3,8 @@
 
 /// \file Catch2, version 2 (Debian 12) or 3: tests include this file and never Catch2's own.
 ///
-/// Both give the macros of version 2, `Catch::Approx` and the matchers under one name each:
-/// `REQUIRE_THAT(text, Contains("row"))` after `using kvcache_test::Contains;`.
+/// Tests use the macros that both have, and from `kvcache_test::` what moved between them: `Approx`, `Contains`,
+/// `StartsWith`, `EndsWith`, as in `CHECK_THAT(text, kvcache_test::Contains("row"))`.
 
 #if defined(KVCACHE_CATCH2_V3)
 
