@@ -7,38 +7,30 @@
 /// `StartsWith`, `EndsWith`, as in `CHECK_THAT(text, kvcache_test::Contains("row"))`.
 
 #if defined(KVCACHE_CATCH2_V3)
-
 #include <catch2/catch_all.hpp>
-
-namespace kvcache_test {
-
-inline auto Contains(std::string const& part)
-{
-  return Catch::Matchers::ContainsSubstring(part);
-}
-inline auto StartsWith(std::string const& part)
-{
-  return Catch::Matchers::StartsWith(part);
-}
-inline auto EndsWith(std::string const& part)
-{
-  return Catch::Matchers::EndsWith(part);
-}
-
-}  // namespace kvcache_test
-
 #else
-
 #include <catch2/catch.hpp>
+#endif
 
 #include <string>
 
 namespace kvcache_test {
 
+#if defined(KVCACHE_CATCH2_V3)
+using Catch::Approx;
+#else
+using Catch::Detail::Approx;
+#endif
+
 inline auto Contains(std::string const& part)
 {
+#if defined(KVCACHE_CATCH2_V3)
+  return Catch::Matchers::ContainsSubstring(part);
+#else
   return Catch::Matchers::Contains(part);
+#endif
 }
+
 inline auto StartsWith(std::string const& part)
 {
   return Catch::Matchers::StartsWith(part);
@@ -49,5 +41,3 @@ inline auto EndsWith(std::string const& part)
 }
 
 }  // namespace kvcache_test
-
-#endif
