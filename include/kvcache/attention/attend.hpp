@@ -57,9 +57,11 @@ void attend(BatchView<Layout> const& view,
   switch (plan.instructions()) {
 #if defined(__x86_64__)
     case InstructionSet::avx512:
-      return detail::avx512::Kernel<detail::avx512::Vector>::run(view, plan, layer, io, plan.item(item));
+      return detail::avx512::Kernel<detail::avx512::Vector>::run(
+        view, plan, layer, io, plan.item(item));
     case InstructionSet::avx2:
-      return detail::avx2::Kernel<detail::avx2::Vector>::run(view, plan, layer, io, plan.item(item));
+      return detail::avx2::Kernel<detail::avx2::Vector>::run(
+        view, plan, layer, io, plan.item(item));
 #endif
     default:
       return detail::portable::Kernel<detail::portable::Vector<8>>::run(
@@ -76,7 +78,8 @@ inline void merge(AttentionPlan const& plan, AttentionTensors const& io, std::si
   AttentionItem const& part = plan.item(join.first);
   std::size_t const rows = part.rows();
   auto const dim = static_cast<std::size_t>(plan.head_dim());
-  float const* const states = io.scratch + part.partial;  // each part: rows x dim outputs, then rows logs
+  float const* const states =
+    io.scratch + part.partial;  // each part: rows x dim outputs, then rows logs
   std::size_t const stride = rows * (dim + 1);
   for (std::size_t r = 0; r < rows; ++r) {
     std::size_t const row = detail::output_row(plan.shape(), part, r);

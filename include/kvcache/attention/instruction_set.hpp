@@ -54,8 +54,7 @@ enum class InstructionSet : std::uint8_t {
     return InstructionSet::portable;
   }
   unsigned saved = 0;
-  unsigned saved_high = 0;
-  asm volatile("xgetbv" : "=a"(saved), "=d"(saved_high) : "c"(0));
+  asm volatile("xgetbv" : "=a"(saved) : "c"(0) : "edx");
   constexpr unsigned xmm_ymm = 0x06;
   constexpr unsigned xmm_ymm_zmm = 0xe6;
   if ((saved & xmm_ymm) != xmm_ymm || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) {

@@ -34,8 +34,9 @@ namespace kvcache::inline v0_1::detail::avx2 {
 }  // namespace kvcache::inline v0_1::detail::avx2
 #if defined(__clang__)
 #pragma clang attribute pop
-#pragma clang attribute push( \
-  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
+#pragma clang attribute push(                                                  \
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
+  apply_to = function)
 #else
 #pragma GCC pop_options
 #pragma GCC push_options

@@ -4,10 +4,10 @@
 #include <kvcache/core/config.hpp>
 #include <kvcache/view/team.hpp>
 
+#include <math.h>
+
 #include <cstddef>
 #include <cstdint>
-
-#include <math.h>
 
 /// \file Joining attention over parts of the rows.
 ///

@@ -24,17 +24,18 @@ namespace kvcache::inline v0_1 {
 
 /// One piece of work: some query rows against a range of KV rows.
 struct AttentionItem {
-  Index first_token;           ///< of the step
+  Index first_token;  ///< of the step
   Index tokens;
-  Index sees;                  ///< rows that the first token may see; the next token sees one more
-  std::uint32_t row;           ///< table row of the sequence
-  std::int32_t first_head;     ///< KV heads
+  Index sees;               ///< rows that the first token may see; the next token sees one more
+  std::uint32_t row;        ///< table row of the sequence
+  std::int32_t first_head;  ///< KV heads
   std::int32_t heads;
-  std::int32_t first_query;    ///< inside the group of a KV head
+  std::int32_t first_query;  ///< inside the group of a KV head
   std::int32_t queries;
-  Index begin;                 ///< KV rows [begin, end), begin a multiple of 16
+  Index begin;  ///< KV rows [begin, end), begin a multiple of 16
   Index end;
-  std::size_t partial;         ///< where the part's state lies in the scratch, in floats; `whole`: straight to `out`
+  std::size_t
+    partial;  ///< where the part's state lies in the scratch, in floats; `whole`: straight to `out`
 
   static constexpr std::size_t whole = ~std::size_t{0};
   /// Query rows, over all tokens, heads and queries.
@@ -80,9 +81,10 @@ class AttentionPlan {
  private:
   using Cost = std::int64_t;
 
-  static constexpr Cost load_cost = 4;       // of a KV row, in query rows that meet it
-  static constexpr Cost least_cost = 2048;   // of an item, some microseconds: below it handing out costs more
-  static constexpr Index least_part = 128;   // rows
+  static constexpr Cost load_cost = 4;  // of a KV row, in query rows that meet it
+  static constexpr Cost least_cost =
+    2048;  // of an item, some microseconds: below it handing out costs more
+  static constexpr Index least_part = 128;  // rows
   static constexpr Cost items_per_worker = 4;
 
   Error start(AttentionShape shape, AttentionOptions options, std::int32_t head_dim);
@@ -110,7 +112,7 @@ namespace detail {
 
 /// Query rows that fit the state of one item, which lives on the stack of the thread that runs it.
 struct AttentionState {
-  static constexpr std::int32_t floats = 8192;    // of the queries, and of the outputs
+  static constexpr std::int32_t floats = 8192;  // of the queries, and of the outputs
   static constexpr std::int32_t max_rows = 128;
   static constexpr std::int32_t widest_step = 32;  // dimensions are padded to this at most
 
@@ -161,21 +163,25 @@ inline void AttentionPlan::add_rows(AttentionItem rows, Cost target)
   if (options_.split_rows > 0) {
     part = options_.split_rows;
   } else if (options_.workers > 1 && all > target) {
-    Cost parts = all / target + 1;
+    Cost parts = (all + target - 1) / target;
     parts = parts < seen / least_part ? parts : seen / least_part;
     if (parts > options_.workers) {
       parts -= parts % options_.workers;  // equal shares for callers that hand out in turn
     }
     if (parts > 1) {
       constexpr Index block = AttentionOptions::rows_per_block;
-      part = (seen + static_cast<Index>(parts) * block - 1) / (static_cast<Index>(parts) * block) * block;
+      part = (seen + static_cast<Index>(parts) * block - 1) / (static_cast<Index>(parts) * block) *
+             block;
     }
   }
   std::size_t const parts = seen > part ? static_cast<std::size_t>((seen - 1) / part + 1) : 1;
-  Cost const ways = all / static_cast<Cost>(parts) / target + 1;
+  Cost const share = all / static_cast<Cost>(parts);
+  Cost const ways = (share + target - 1) / target;
   std::int32_t const heads = rows.heads;
   std::int32_t const step =
-    ways < heads ? (heads + static_cast<std::int32_t>(ways) - 1) / static_cast<std::int32_t>(ways) : 1;
+    ways == 0      ? heads
+    : ways < heads ? (heads + static_cast<std::int32_t>(ways) - 1) / static_cast<std::int32_t>(ways)
+                   : 1;
   std::int32_t const first_head = rows.first_head;
   for (std::int32_t h = 0; h < heads; h += step) {
     rows.first_head = first_head + h;

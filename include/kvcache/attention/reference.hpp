@@ -6,10 +6,10 @@
 #include <kvcache/view/batch_view.hpp>
 #include <kvcache/view/team.hpp>
 
+#include <math.h>
+
 #include <cstddef>
 #include <cstdint>
-
-#include <math.h>
 
 /// \file Attention written for the eye: what every faster kernel must equal, and a start for one's own.
 ///

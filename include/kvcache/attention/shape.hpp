@@ -30,10 +30,12 @@ struct AttentionShape {
       return {Why::bad_config, "kv_heads", kv_heads, "must be at least", 1};
     }
     if (query_heads < 1 || query_heads > max_query_heads || query_heads % kv_heads != 0) {
-      return {Why::bad_config, "query_heads", query_heads, "must be a multiple of kv_heads =", kv_heads};
+      return {
+        Why::bad_config, "query_heads", query_heads, "must be a multiple of kv_heads =", kv_heads};
     }
     if (!(scale >= 0.0F && scale <= 3.0e38F)) {
-      return {Why::bad_config, "scale", 0, "must be finite and not negative; 0 means 1 / sqrt(head_dim)"};
+      return {
+        Why::bad_config, "scale", 0, "must be finite and not negative; 0 means 1 / sqrt(head_dim)"};
     }
     return {};
   }
@@ -57,7 +59,8 @@ struct AttentionOptions {
       return {Why::bad_config, "workers", workers, "must be 1 to", max_workers};
     }
     if (split_rows < 0 || split_rows % rows_per_block != 0) {
-      return {Why::bad_config, "split_rows", split_rows, "must be 0 or a multiple of", rows_per_block};
+      return {
+        Why::bad_config, "split_rows", split_rows, "must be 0 or a multiple of", rows_per_block};
     }
     return {};
   }
@@ -65,10 +68,13 @@ struct AttentionOptions {
 
 /// Where the numbers of one layer lie. All but `scratch` may be different memory for each layer.
 struct AttentionTensors {
-  float const* q = nullptr;    ///< **Shape** `(tokens, query_heads, head_dim)`
-  float* out = nullptr;        ///< **Shape** `(tokens, query_heads, head_dim)`; may be `q` itself where the plan has no merges
-  float* lse = nullptr;        ///< **Shape** `(tokens, query_heads)`, natural log of the sum of exponentials; or null
-  float* scratch = nullptr;    ///< `plan.scratch_floats()` floats, free again after the layer's merges
+  float const* q = nullptr;  ///< **Shape** `(tokens, query_heads, head_dim)`
+  float* out =
+    nullptr;  ///< **Shape** `(tokens, query_heads, head_dim)`; may be `q` itself where the plan has no merges
+  float* lse =
+    nullptr;  ///< **Shape** `(tokens, query_heads)`, natural log of the sum of exponentials; or null
+  float* scratch =
+    nullptr;  ///< `plan.scratch_floats()` floats, free again after the layer's merges
 };
 
 }  // namespace kvcache::inline v0_1

@@ -109,8 +109,7 @@ struct Vector {
   {
     __m256i const lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     __m256i const keep = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane);
-    return _mm256_blendv_ps(
-      all(-__builtin_huge_valf()), a, _mm256_castsi256_ps(keep));
+    return _mm256_blendv_ps(all(-__builtin_huge_valf()), a, _mm256_castsi256_ps(keep));
   }
   [[gnu::always_inline]] static inline Reg exp2(Reg x)
   {
@@ -124,10 +123,9 @@ struct Vector {
     p = fma(p, f, all(2.402264791e-1F));
     p = fma(p, f, all(6.931472028e-1F));
     p = fma(p, f, all(1.0F));
-    __m256i const bits = _mm256_slli_epi32(
-      _mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23);
-    return _mm256_andnot_ps(_mm256_cmp_ps(x, least, _CMP_LT_OQ),
-                            mul(p, _mm256_castsi256_ps(bits)));
+    __m256i const bits =
+      _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23);
+    return _mm256_andnot_ps(_mm256_cmp_ps(x, least, _CMP_LT_OQ), mul(p, _mm256_castsi256_ps(bits)));
   }
 
  private:

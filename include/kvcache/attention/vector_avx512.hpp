@@ -14,8 +14,9 @@
 /// \file Sixteen floats in an AVX-512 register (F, BW, DQ, VL); members as in `vector_portable.hpp`.
 
 #if defined(__clang__)
-#pragma clang attribute push( \
-  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
+#pragma clang attribute push(                                                  \
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
+  apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")

@@ -153,7 +153,8 @@ struct Vector {
     Reg r;
     for (std::size_t i = 0; i < Width; ++i) {
       float const y = x.lane[i] < -126.0F ? -126.0F : x.lane[i];
-      float const shifted = y + 12582912.0F;  // 1.5 * 2^23: rounds to whole, and shows the whole in its bits
+      float const shifted =
+        y + 12582912.0F;  // 1.5 * 2^23: rounds to whole, and shows the whole in its bits
       float const f = y - (shifted - 12582912.0F);
       float p = 1.535336188e-4F;
       p = p * f + 1.339887440e-3F;
