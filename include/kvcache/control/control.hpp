@@ -109,19 +109,15 @@ class Control {
           state_.attach(s, prompt.tokens, match);
         })) {
       s.table.clear();
+      s.tokens.clear();
       return detail::no_memory(prompt.tokens.size());
     }
-    for (PageId const page : s.table) {
-      state_.book.share(page);
-    }
     s.domain_generation = tree().generation(s.domain);
-    s.cached = s.length();
-    s.miss = match.miss;
-    s.indexed = static_cast<PageCount>(match.full_pages);
+    SequenceId const id = state_.enter(s, static_cast<PageCount>(match.full_pages), match.miss);
     state_.stats.prompt_tokens += prompt.tokens.size();
     state_.stats.hit_tokens += static_cast<std::uint64_t>(s.cached);
     state_.stats.misses[static_cast<std::size_t>(match.miss)] += 1;
-    return state_.take_slot();
+    return id;
   }
 
   /// A second sequence with the same rows. Pages are shared; the first of the two that writes into a shared
@@ -138,22 +134,16 @@ class Control {
     }
     detail::SequenceState& s = state_.sequences[state_.free_slots.back()];
     if (!detail::memory_sufficed_for([&] {
-          detail::reserve_to(s.table, from->table.size() + 1);
+          s.table.assign(from->table.begin(), from->table.end());
           s.tokens.assign(from->tokens.begin(), from->tokens.end());
         })) {
+      s.table.clear();
       s.tokens.clear();
       return detail::no_memory(from->tokens.size());
     }
-    for (PageId const page : from->table) {
-      s.table.push_back(page);
-      state_.book.share(page);
-    }
     s.domain = from->domain;
     s.domain_generation = from->domain_generation;
-    s.cached = s.length();
-    s.miss = Miss::none;
-    s.indexed = from->indexed;
-    return state_.take_slot();
+    return state_.enter(s, from->indexed, Miss::none);
   }
 
   /// Cuts the sequence to its first `length` rows; a longer `length` keeps all. Returns the length kept.

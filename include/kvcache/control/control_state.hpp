@@ -83,15 +83,21 @@ struct ControlState {
     return const_cast<ControlState*>(this)->find(id);
   }
 
-  /// Occupies the slot that `free_slots` names next.
-  SequenceId take_slot() noexcept
+  /// Makes the sequence that `s` was filled for the user of its slot and a holder of its pages.
+  /// **Pre** `s` is the slot that `free_slots` names next.
+  SequenceId enter(SequenceState& s, PageCount indexed, Miss miss) noexcept
   {
     std::uint32_t const slot = free_slots.back();
     free_slots.pop_back();
-    SequenceState& s = sequences[slot];
+    for (PageId const page : s.table) {
+      book.share(page);
+    }
     s.generation += 1;
     s.step_chunk = nil;
+    s.indexed = indexed;
     s.synced = 0;
+    s.cached = s.length();
+    s.miss = miss;
     return {slot, s.generation};
   }
   void give_slot(SequenceState& s, std::uint32_t slot) noexcept
