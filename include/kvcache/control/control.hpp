@@ -61,10 +61,7 @@ class Control {
     }
     std::optional<Control> made;
     if (!detail::memory_sufficed_for([&] { made.emplace(Control(options, policies)); })) {
-      return Error{Why::no_memory,
-                   "pages",
-                   options.pages,
-                   "the host has no memory for the bookkeeping of so many"};
+      return detail::no_memory_for_pages(options.pages);
     }
     return std::move(*made);
   }
@@ -240,15 +237,12 @@ class Control {
   /// Opens a step. **Errors** `busy`: the step before has not retired. **Cost** O(1).
   [[nodiscard]] Result<StepId> begin(StreamId stream = {}) noexcept
   {
-    if (state_.step.stage != detail::StepState::Stage::none) {
-      return Error{Why::busy,
-                   "step",
-                   static_cast<std::int64_t>(state_.step.id.value),
-                   "commit, fail or drop it first"};
+    if (state_.step.stage != Stage::none) {
+      return detail::busy(state_.step.id);
     }
     state_.step.clear();
     state_.step.id = StepId{state_.next_step++};
-    state_.step.stage = detail::StepState::Stage::open;
+    state_.step.stage = Stage::open;
     state_.step.plan.stream = stream;
     return state_.step.id;
   }
@@ -258,11 +252,8 @@ class Control {
   /// **Cost** O(tokens + pages taken). **Errors** a `Shortage`, nothing changed.
   [[nodiscard]] Result<Index, Shortage> add(StepId id, SequenceId sequence, Chunk const& chunk)
   {
-    if (id != state_.step.id || state_.step.stage != detail::StepState::Stage::open) {
-      return refused({Why::stale_step,
-                      "step",
-                      static_cast<std::int64_t>(id.value),
-                      "is not open; begin a new one"});
+    if (!at(id, Stage::open)) {
+      return refused(detail::stale(id));
     }
     detail::SequenceState* const s = idle(sequence);
     if (s == nullptr) {
@@ -303,7 +294,7 @@ class Control {
   /// **Errors** `stale_step`, `no_memory`.
   [[nodiscard]] Result<Done> submit(StepId id)
   {
-    if (id != state_.step.id || state_.step.stage != detail::StepState::Stage::open) {
+    if (!at(id, Stage::open)) {
       return detail::stale(id);
     }
     if (!detail::memory_sufficed_for([&] { detail::make_plan(state_); })) {
@@ -311,7 +302,7 @@ class Control {
       return detail::no_memory(state_.step.tokens.size());
     }
     detail::mark_planned(state_);
-    state_.step.stage = detail::StepState::Stage::submitted;
+    state_.step.stage = Stage::submitted;
     return Done{};
   }
 
@@ -321,7 +312,7 @@ class Control {
   /// Takes an open step back: nothing happened. **Cost** as its adds. **Errors** `stale_step`.
   Result<Done> drop(StepId id) noexcept
   {
-    if (id != state_.step.id || state_.step.stage != detail::StepState::Stage::open) {
+    if (!at(id, Stage::open)) {
       return detail::stale(id);
     }
     for (std::size_t i = state_.step.chunks.size(); i-- > 0;) {
@@ -336,7 +327,7 @@ class Control {
   /// **Cost** O(tokens + pages). **Errors** `stale_step`, `bad_config`; nothing changed.
   Result<Done> commit(StepId id, std::span<Index const> accepted = {})
   {
-    if (id != state_.step.id || state_.step.stage != detail::StepState::Stage::submitted) {
+    if (!at(id, Stage::submitted)) {
       return detail::stale(id);
     }
     if (Error const error = detail::check(accepted, plan().chunks); error.why != Why::ok) {
@@ -361,7 +352,7 @@ class Control {
   /// Retires a submitted step that did not run to its end: its rows never existed. **Errors** `stale_step`.
   Result<Done> fail(StepId id) noexcept
   {
-    if (id != state_.step.id || state_.step.stage != detail::StepState::Stage::submitted) {
+    if (!at(id, Stage::submitted)) {
       return detail::stale(id);
     }
     for (std::size_t i = state_.step.chunks.size(); i-- > 0;) {
@@ -386,6 +377,12 @@ class Control {
   {
   }
 
+  using Stage = detail::StepState::Stage;
+
+  [[nodiscard]] bool at(StepId id, Stage stage) const noexcept
+  {
+    return id == state_.step.id && state_.step.stage == stage;
+  }
   [[nodiscard]] Prefix const& tree() const noexcept { return state_.book.tree(); }
   [[nodiscard]] Domain const& domain_of(Prompt const& prompt) const noexcept
   {
