@@ -157,19 +157,9 @@ class Control {
     if (length >= s->length()) {
       return s->length();
     }
-    PageCount const keep = state_.pages_of(static_cast<std::size_t>(length));
-    if (!detail::memory_sufficed_for([&] {
-          if (keep > 0 && keep < s->table.size() && tree().contains(s->table[keep - 1])) {
-            state_.book.end_span_at(s->table[keep - 1], static_cast<Index>(keep - 1));
-          }
-        })) {
+    if (!detail::memory_sufficed_for([&] { state_.cut(*s, length); })) {
       return detail::no_memory(static_cast<std::size_t>(length));
     }
-    state_.shrink(s->table, keep);
-    s->tokens.resize(static_cast<std::size_t>(length));
-    auto const whole = static_cast<PageCount>(length / options().page_tokens);
-    s->indexed = s->indexed < whole ? s->indexed : whole;
-    s->synced = s->synced < keep ? s->synced : keep;
     return length;
   }
 
