@@ -4,8 +4,7 @@
 #include <kvcache/core/config.hpp>
 #include <kvcache/view/team.hpp>
 
-#include <math.h>
-
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 

@@ -6,8 +6,7 @@
 #include <kvcache/view/batch_view.hpp>
 #include <kvcache/view/team.hpp>
 
-#include <math.h>
-
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
