@@ -49,7 +49,7 @@ Case random_case(std::mt19937_64& random)
   static constexpr std::int32_t groups[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, 71};
   static constexpr Index lengths[] = {1, 2, 5, 15, 16, 17, 31, 64, 100, 129, 255, 256, 300, 515};
   static constexpr Index tokens[] = {1, 1, 1, 2, 3, 7, 16, 17, 40};
-  static constexpr Index splits[] = {0, 0, 16, 32, 64, 256};
+  static constexpr Index splits[] = {0, 0, 32, 64, 96, 256};
   Case c{.head_dim = pick(random, dims),
          .page_tokens = pick(random, pages),
          .group = pick(random, groups),

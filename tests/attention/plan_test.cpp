@@ -75,7 +75,7 @@ TEST_CASE("AttentionPlan: meets each token, query head and visible row exactly o
       }
     }
     for (std::int32_t const workers : {1, 2, 3, 7, 64}) {
-      for (Index const split : {0, 16, 256}) {
+      for (Index const split : {0, 32, 256}) {
         INFO("group " << group << ", workers " << workers << ", split_rows " << split);
         AttentionPlan plan;
         REQUIRE(
@@ -182,7 +182,7 @@ TEST_CASE("attend: a row has the same bits in any chunk, batch and page size", "
   std::size_t const row = 6 * 72;
   std::vector<float> const q = random_queries(query_floats(whole, shape), seed);
   for (AttentionOptions const options :
-       {AttentionOptions{}, AttentionOptions{.workers = 3, .split_rows = 48}}) {
+       {AttentionOptions{}, AttentionOptions{.workers = 3, .split_rows = 96}}) {
     for (Path const path : paths()) {
       std::vector<float> const right = run(whole, shape, options, 0, q, path).out;
       for (Index const tokens : {1, 7, 16, 64}) {
@@ -246,8 +246,8 @@ TEST_CASE("AttentionPlan: refuses what cannot work and names the field", "[atten
     field({.query_heads = 8, .kv_heads = 4, .scale = std::numeric_limits<float>::quiet_NaN()}) ==
     "scale");
   CHECK(field(good, {.workers = 0}) == "workers");
-  CHECK(field(good, {.workers = 1, .split_rows = 24}) == "split_rows");
-  CHECK(field(good, {.workers = 1, .split_rows = -16}) == "split_rows");
+  CHECK(field(good, {.workers = 1, .split_rows = 16}) == "split_rows");
+  CHECK(field(good, {.workers = 1, .split_rows = -32}) == "split_rows");
   if (!kvcache::supported(InstructionSet::avx512)) {
     CHECK(field(good, {.workers = 1, .split_rows = 0, .instructions = InstructionSet::avx512}) ==
           "instructions");

@@ -98,7 +98,7 @@ TEST_CASE("attend: a row behind the causal edge never reaches an earlier token",
   Geometry const geometry{.layers = 1, .kv_heads = 2, .head_dim = 64, .page_tokens = 16};
   constexpr Index length = 40;
   constexpr Index tokens = 23;
-  constexpr Index bad_index = 30;  // inside a block of 16
+  constexpr Index bad_index = 30;  // inside a block
   PagedPool<PagedHeads<bfloat16>> clean(geometry, {length}, {{0, tokens}}, Poison::nan, seed);
   PagedPool<PagedHeads<bfloat16>> dirty(geometry, {length}, {{0, tokens}}, Poison::nan, seed);
   float const nan = std::numeric_limits<float>::quiet_NaN();
@@ -120,8 +120,8 @@ TEST_CASE("attend: a logit of minus infinity weighs nothing", "[attention][poiso
 {
   Geometry const geometry{.layers = 1, .kv_heads = 2, .head_dim = 16, .page_tokens = 4};
   float const infinity = std::numeric_limits<float>::infinity();
-  for (Index const bad_rows : {1, 16, 20}) {  // one row; a whole first block; more
-    PagedPool<PagedHeads<bfloat16>> pool(geometry, {24}, {{0, 1}}, Poison::nan, seed);
+  for (Index const bad_rows : {1, 32, 36}) {  // one row; a whole first block; more
+    PagedPool<PagedHeads<bfloat16>> pool(geometry, {40}, {{0, 1}}, Poison::nan, seed);
     for (Index i = 0; i < bad_rows; ++i) {
       pool.put(0, 0, 0, i, -infinity, 0.5F);
       pool.put(0, 0, 1, i, -infinity, 0.5F);

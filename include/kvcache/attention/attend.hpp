@@ -11,7 +11,7 @@
 /// The library starts no thread. An item takes some query rows (tokens x heads) through a range of KV rows
 /// and keeps, per query row, the running maximum m, the sum l and the output o of an online softmax:
 ///
-///   for each block of 16 rows     s = q K     m' = max(m, s)     p = exp(s - m')     o = o exp(m - m') + p V
+///   for each block of 32 rows     s = q K     m' = max(m, s)     p = exp(s - m')     o = o exp(m - m') + p V
 ///   ranges of one query row       O = sum exp(L_i - L) O_i       L = log sum exp(L_i)        (`merge.hpp`)
 ///
 /// The query heads of a KV head go through a block together, up to four at a time, so each K and V is loaded
@@ -20,7 +20,7 @@
 /// have one; this is also why a page may have any number of tokens.
 ///
 /// What holds of the result, bit for bit. A plan gives the same bits whichever thread runs which item, in
-/// any order. Blocks start at multiples of 16 in the sequence and a query row never meets another, so with
+/// any order. Blocks start at multiples of 32 in the sequence and a query row never meets another, so with
 /// `workers = 1`, or with `split_rows` set, a row has the same bits whatever the chunk boundaries, the
 /// batch, `page_tokens` and the number of workers. Without `split_rows` the cuts along KV, and so the last
 /// bits, depend on the whole batch and the number of workers. Instruction sets differ in the last bits.

@@ -16,11 +16,11 @@ template <class T>
 struct BlockRows {
   static constexpr Index rows = AttentionOptions::rows_per_block;
   T const* k[rows];
-  T const* v[rows];
+  std::size_t to_value;  // elements from a row's K to its V
 };
 
 /// Points `out` at rows `begin .. begin + n - 1` of a sequence; the rest repeats the last, so that loops
-/// over pairs of rows read only rows that hold tokens. **Pre** `1 <= n <= 16`.
+/// over pairs of rows read only rows that hold tokens. **Pre** `1 <= n <= rows`.
 template <class Layout>
 void find_rows(BatchView<Layout> const& view,
                std::int32_t layer,
@@ -33,14 +33,13 @@ void find_rows(BatchView<Layout> const& view,
   using T = typename Layout::element;
   Index const page_tokens = view.map.tokens.get();
   std::size_t const row_elements = view.map.row_elements();
-  std::size_t const to_value = view.map.value_elements();
+  out.to_value = view.map.value_elements();
   Index p = begin / page_tokens;
   Index left = page_tokens - (begin - p * page_tokens);
   T const* k = view.tile(layer, head, row, p, begin + n).raw().k +
                static_cast<std::size_t>(page_tokens - left) * row_elements;
   for (Index r = 0;;) {
     out.k[r] = k;
-    out.v[r] = k + to_value;
     if (++r == n) {
       break;
     }
@@ -52,7 +51,6 @@ void find_rows(BatchView<Layout> const& view,
   }
   for (Index r = n; r < BlockRows<T>::rows; ++r) {
     out.k[r] = out.k[n - 1];
-    out.v[r] = out.v[n - 1];
   }
 }
 

@@ -8,16 +8,20 @@
 #include <kvcache/attention/vector_avx512.hpp>
 #include <kvcache/attention/vector_portable.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/layout/extent.hpp>
 #include <kvcache/view/batch_view.hpp>
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
+#include <utility>
 
 /// \file The kernel of `kernel.inc`, once for each instruction set.
 
 namespace kvcache::inline v0_1::detail::portable {
+#include <kvcache/attention/block.inc>
 #include <kvcache/attention/kernel.inc>
 }  // namespace kvcache::inline v0_1::detail::portable
 
@@ -30,6 +34,7 @@ namespace kvcache::inline v0_1::detail::portable {
 #pragma GCC target("avx2,fma,f16c")
 #endif
 namespace kvcache::inline v0_1::detail::avx2 {
+#include <kvcache/attention/block.inc>
 #include <kvcache/attention/kernel.inc>
 }  // namespace kvcache::inline v0_1::detail::avx2
 #if defined(__clang__)
@@ -43,6 +48,7 @@ namespace kvcache::inline v0_1::detail::avx2 {
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
 #endif
 namespace kvcache::inline v0_1::detail::avx512 {
+#include <kvcache/attention/block.inc>
 #include <kvcache/attention/kernel.inc>
 }  // namespace kvcache::inline v0_1::detail::avx512
 #if defined(__clang__)

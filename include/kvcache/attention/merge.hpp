@@ -18,6 +18,32 @@
 
 namespace kvcache::inline v0_1 {
 
+namespace detail {
+
+/// out += weight * part, in pieces of eight so that a compiler sees whole vectors.
+template <Team T>
+KVCACHE_HOST_DEVICE void add_weighted(T const& team,
+                                      float weight,
+                                      float const* __restrict__ part,
+                                      std::int32_t head_dim,
+                                      float* __restrict__ out)
+{
+  constexpr std::int32_t piece = 8;
+  for (std::int32_t d = team.rank() * piece; d < head_dim; d += team.size() * piece) {
+    if (d + piece <= head_dim) {
+      for (std::int32_t i = 0; i < piece; ++i) {
+        out[d + i] += weight * part[d + i];
+      }
+    } else {
+      for (std::int32_t i = d; i < head_dim; ++i) {
+        out[i] += weight * part[i];
+      }
+    }
+  }
+}
+
+}  // namespace detail
+
 /// Joins `parts` states of one query row; each member of `team` writes a part of `out`. Returns L.
 /// **Shape** part i's O at `o + i * o_stride`, `(head_dim)`, its L at `lse[i * lse_stride]`.
 /// **Pre** `out` is none of the parts. **Cost** reads each part once; no allocation.
@@ -37,30 +63,24 @@ KVCACHE_HOST_DEVICE float merge_states(T const& team,
     float const l = lse[i * lse_stride];
     most = l > most ? l : most;
   }
-  for (std::int32_t d = team.rank(); d < head_dim; d += team.size()) {
-    out[d] = 0.0F;
-  }
   float sum = 0.0F;
   for (std::size_t i = 0; i < parts; ++i) {
     float const l = lse[i * lse_stride];
-    if (l == empty) {
-      continue;  // its O may be anything, and -infinity - -infinity is no number
-    }
-    float const weight = ::expf(l - most);
-    sum += weight;
-    float const* const part = o + i * o_stride;
-    for (std::int32_t d = team.rank(); d < head_dim; d += team.size()) {
-      out[d] += weight * part[d];
+    sum += l == empty ? 0.0F : ::expf(l - most);  // -infinity - -infinity is no number
+  }
+  constexpr std::int32_t piece = 8;
+  for (std::int32_t d = team.rank() * piece; d < head_dim; d += team.size() * piece) {
+    for (std::int32_t i = d; i < d + piece && i < head_dim; ++i) {
+      out[i] = 0.0F;
     }
   }
-  if (sum == 0.0F) {
-    return empty;
+  for (std::size_t i = 0; i < parts; ++i) {
+    float const l = lse[i * lse_stride];
+    if (l != empty) {  // an empty part's O may be anything
+      detail::add_weighted(team, ::expf(l - most) / sum, o + i * o_stride, head_dim, out);
+    }
   }
-  float const inverse = 1.0F / sum;
-  for (std::int32_t d = team.rank(); d < head_dim; d += team.size()) {
-    out[d] *= inverse;
-  }
-  return most + ::logf(sum);
+  return sum == 0.0F ? empty : most + ::logf(sum);
 }
 
 }  // namespace kvcache::inline v0_1

@@ -32,7 +32,7 @@ struct AttentionItem {
   std::int32_t heads;
   std::int32_t first_query;  ///< inside the group of a KV head
   std::int32_t queries;
-  Index begin;  ///< KV rows [begin, end), begin a multiple of 16
+  Index begin;  ///< KV rows [begin, end), begin a multiple of 32
   Index end;
   std::size_t
     partial;  ///< where the part's state lies in the scratch, in floats; `whole`: straight to `out`
@@ -85,7 +85,7 @@ class AttentionPlan {
   static constexpr Cost least_cost =
     2048;  // of an item, some microseconds: below it handing out costs more
   static constexpr Index least_part = 128;  // rows
-  static constexpr Cost items_per_worker = 4;
+  static constexpr Cost items_per_worker = 2;
 
   Error start(AttentionShape shape, AttentionOptions options, std::int32_t head_dim);
   void add(ChunkView const& chunk, Cost target);

@@ -44,13 +44,13 @@ struct AttentionShape {
 /// How the work of a step is divided.
 struct AttentionOptions {
   std::int32_t workers = 1;  ///< threads that will run the items
-  /// Rows of KV to a part. 0 cuts only where that keeps the workers busy; a multiple of 16 cuts there always,
+  /// Rows of KV to a part. 0 cuts only where that keeps the workers busy; a multiple of 32 cuts there always,
   /// so that a row of output has the same bits whatever the batch, the chunks and the workers.
   Index split_rows = 0;
   InstructionSet instructions = InstructionSet::best;
 
   static constexpr std::int32_t max_workers = 4096;
-  static constexpr Index rows_per_block = 16;  ///< rows that the softmax takes at once
+  static constexpr Index rows_per_block = 32;  ///< rows that the softmax takes at once
 
   /// The first field that cannot work, or `Why::ok`.
   [[nodiscard]] constexpr Error validate() const noexcept

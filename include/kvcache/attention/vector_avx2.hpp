@@ -32,6 +32,13 @@ struct Vector {
 
   [[gnu::always_inline]] static inline Reg all(float x) { return _mm256_set1_ps(x); }
   [[gnu::always_inline]] static inline Reg load(float const* p) { return _mm256_loadu_ps(p); }
+  /// For a value with several users: g++ would rather load it again for each, and loads are what is short.
+  [[gnu::always_inline]] static inline Reg load_once(float const* p)
+  {
+    Reg r = load(p);
+    asm("" : "+x"(r));
+    return r;
+  }
   [[gnu::always_inline]] static inline void store(float* p, Reg a) { _mm256_storeu_ps(p, a); }
   [[gnu::always_inline]] static inline Reg add(Reg a, Reg b) { return _mm256_add_ps(a, b); }
   [[gnu::always_inline]] static inline Reg sub(Reg a, Reg b) { return _mm256_sub_ps(a, b); }
@@ -78,16 +85,26 @@ struct Vector {
     }
   }
 
+  [[gnu::always_inline]] static inline void split(Reg& a, Reg& b)
+  {
+    Reg const even = in_order(_mm256_shuffle_ps(a, b, 0x88));
+    b = in_order(_mm256_shuffle_ps(a, b, 0xdd));
+    a = even;
+  }
+  [[gnu::always_inline]] static inline void join(Reg& a, Reg& b)
+  {
+    Reg const low = _mm256_unpacklo_ps(a, b);
+    Reg const high = _mm256_unpackhi_ps(a, b);
+    a = _mm256_permute2f128_ps(low, high, 0x20);
+    b = _mm256_permute2f128_ps(low, high, 0x31);
+  }
+
+  /// A tree of blends, each with one shuffle and one addition: 8 rows to 4 registers of half sums, 2, 1.
   [[gnu::always_inline]] static inline Reg sums(Reg const* r)
   {
-    Reg const ab = _mm256_hadd_ps(r[0], r[1]);
-    Reg const cd = _mm256_hadd_ps(r[2], r[3]);
-    Reg const ef = _mm256_hadd_ps(r[4], r[5]);
-    Reg const gh = _mm256_hadd_ps(r[6], r[7]);
-    Reg const abcd = _mm256_hadd_ps(ab, cd);
-    Reg const efgh = _mm256_hadd_ps(ef, gh);
-    return _mm256_add_ps(_mm256_permute2f128_ps(abcd, efgh, 0x20),
-                         _mm256_permute2f128_ps(abcd, efgh, 0x31));
+    Reg const low = quarter(half_sums(r[0], r[2]), half_sums(r[1], r[3]));
+    Reg const high = quarter(half_sums(r[4], r[6]), half_sums(r[5], r[7]));
+    return add(_mm256_blend_ps(low, high, 0xf0), _mm256_permute2f128_ps(low, high, 0x21));
   }
   [[gnu::always_inline]] static inline float sum(Reg a)
   {
@@ -129,8 +146,24 @@ struct Vector {
   }
 
  private:
+  /// The 64-bit quarters 0 2 1 3.
+  [[gnu::always_inline]] static inline Reg in_order(Reg a)
+  {
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(a), 0xd8));
+  }
+  /// Of each 128 bits: a0 + a2, a1 + a3, b0 + b2, b1 + b3.
+  [[gnu::always_inline]] static inline Reg half_sums(Reg a, Reg b)
+  {
+    return add(_mm256_blend_ps(a, b, 0xcc), _mm256_shuffle_ps(a, b, 0x4e));
+  }
+  /// Of each 128 bits: a0 + a1, b0 + b1, a2 + a3, b2 + b3.
+  [[gnu::always_inline]] static inline Reg quarter(Reg a, Reg b)
+  {
+    return add(_mm256_blend_ps(a, b, 0xaa), _mm256_permute_ps(_mm256_blend_ps(a, b, 0x55), 0xb1));
+  }
   [[gnu::always_inline]] static inline void widen(__m256i pairs, Reg& even, Reg& odd)
   {
+    asm("" : "+x"(pairs));  // as in `load_once`
     even = _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
     odd = _mm256_castsi256_ps(
       _mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000U))));

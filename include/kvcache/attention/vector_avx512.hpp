@@ -33,6 +33,12 @@ struct Vector {
 
   [[gnu::always_inline]] static inline Reg all(float x) { return _mm512_set1_ps(x); }
   [[gnu::always_inline]] static inline Reg load(float const* p) { return _mm512_loadu_ps(p); }
+  [[gnu::always_inline]] static inline Reg load_once(float const* p)
+  {
+    Reg r = load(p);
+    asm("" : "+v"(r));  // see `avx2::Vector::load_once`
+    return r;
+  }
   [[gnu::always_inline]] static inline void store(float* p, Reg a) { _mm512_storeu_ps(p, a); }
   [[gnu::always_inline]] static inline Reg add(Reg a, Reg b) { return _mm512_add_ps(a, b); }
   [[gnu::always_inline]] static inline Reg sub(Reg a, Reg b) { return _mm512_sub_ps(a, b); }
@@ -78,6 +84,26 @@ struct Vector {
       a = load(wide);
       b = load(wide + 16);
     }
+  }
+
+  [[gnu::always_inline]] static inline void split(Reg& a, Reg& b)
+  {
+    __m512i const even =
+      _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    __m512i const odd =
+      _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    Reg const first = _mm512_permutex2var_ps(a, even, b);
+    b = _mm512_permutex2var_ps(a, odd, b);
+    a = first;
+  }
+  [[gnu::always_inline]] static inline void join(Reg& a, Reg& b)
+  {
+    __m512i const low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    __m512i const high =
+      _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    Reg const first = _mm512_permutex2var_ps(a, low, b);
+    b = _mm512_permutex2var_ps(a, high, b);
+    a = first;
   }
 
   /// A tree of unpacks: 16 rows to 8 registers of half sums, 4, 2, 1.
@@ -161,6 +187,7 @@ struct Vector {
   }
   [[gnu::always_inline]] static inline void widen(__m512i pairs, Reg& even, Reg& odd)
   {
+    asm("" : "+v"(pairs));  // as in `load_once`
     even = _mm512_castsi512_ps(_mm512_maskz_slli_epi32(every, pairs, 16));
     odd = _mm512_castsi512_ps(
       _mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000U))));

@@ -46,6 +46,7 @@ struct Vector {
     }
     return r;
   }
+  static Reg load_once(float const* p) { return load(p); }
   static void store(float* p, Reg const& a)
   {
     for (std::size_t i = 0; i < Width; ++i) {
@@ -102,6 +103,10 @@ struct Vector {
       b.lane[i] = Width + i < n ? ElementTraits<T>::to_float(p[Width + i]) : 0.0F;
     }
   }
+
+  /// From the elements in turn to evens and odds, and back; only where some type is `even_odd`.
+  static void split(Reg&, Reg&) {}
+  static void join(Reg&, Reg&) {}
 
   /// Lane i of the result is the sum of the lanes of `rows[i]`.
   static Reg sums(Reg const* rows)
