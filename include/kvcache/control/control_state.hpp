@@ -121,6 +121,19 @@ struct ControlState {
     }
   }
 
+  /// Cuts an idle sequence to `length` rows, fewer than it has. **Errors** `std::bad_alloc`, nothing changed.
+  void cut(SequenceState& s, Index length)
+  {
+    PageCount const keep = pages_of(static_cast<std::size_t>(length));
+    if (keep > 0 && keep < s.table.size() && book.tree().contains(s.table[keep - 1])) {
+      book.end_span_at(s.table[keep - 1], static_cast<Index>(keep - 1));
+    }
+    shrink(s.table, keep);
+    s.tokens.resize(static_cast<std::size_t>(length));
+    s.indexed = smaller(s.indexed, static_cast<PageCount>(length / options.page_tokens));
+    s.synced = smaller(s.synced, keep);
+  }
+
   /// Fills the table and the tokens of a new sequence from a match; the counts are the caller's.
   /// **Errors** `std::bad_alloc`; the table may be filled in part.
   void attach(SequenceState& s, std::span<Token const> tokens, Match const& match)
