@@ -14,15 +14,41 @@
 
 namespace kvcache::inline v0_1::detail {
 
-/// Pages that only closed sequences of the step in flight hold: they come back when it retires.
+/// How often chunks `first .. last - 1` hold `page`, the `i`-th of its sequences: in the table of a sequence
+/// that was closed, or to copy from it.
+template <class State>
+[[nodiscard]] std::uint32_t step_holds(
+  State const& state, std::size_t first, std::size_t last, PageId page, std::size_t i) noexcept
+{
+  std::uint32_t holds = 0;
+  for (; first < last; ++first) {
+    ChunkState const& c = state.step.chunks[first];
+    holds += c.orphan_table.size() > i && c.orphan_table[i] == page ? 1U : 0U;
+    holds += c.copies() && c.copy_source == page ? 1U : 0U;
+  }
+  return holds;
+}
+
+/// Pages that nothing but the step in flight holds: they come back when it retires.
+/// **Cost** O(chunks) for each page that the step holds by itself.
 template <class State>
 [[nodiscard]] PageCount fenced_pages(State const& state) noexcept
 {
   PageCount fenced = 0;
-  for (ChunkState const& c : state.step.chunks) {
-    for (PageId const page : c.orphan_table) {
+  std::size_t const chunks = state.step.chunks.size();
+  for (std::size_t at = 0; at < chunks; ++at) {
+    ChunkState const& c = state.step.chunks[at];
+    auto const count = [&](PageId page, std::size_t i) {
       std::uint32_t const indexed = state.book.tree().contains(page) ? 1U : 0U;
-      fenced += state.book.allocator().count(page) == 1 + indexed ? 1U : 0U;
+      std::uint32_t const holders = state.book.allocator().count(page) - indexed;
+      bool const seen = step_holds(state, 0, at, page, i) != 0;
+      fenced += !seen && holders == step_holds(state, at, chunks, page, i) ? 1U : 0U;
+    };
+    for (std::size_t i = 0; i < c.orphan_table.size(); ++i) {
+      count(c.orphan_table[i], i);
+    }
+    if (c.copies()) {
+      count(c.copy_source, static_cast<std::size_t>(c.first_index / state.options.page_tokens));
     }
   }
   return fenced;
