@@ -205,6 +205,13 @@ TEST_CASE("Gguf: lies about sizes are refused before anything is allocated",
     CHECK_THAT(refusal(b.bytes()),
                Contains("metadata 'text' needs " + std::to_string(lie) + " bytes"));
   }
+  SECTION("a count of things that fit as bytes but not as things")
+  {
+    GgufBuilder b;
+    b.begin_array("list", GgufBuilder::u64, 8 + lie % 8)
+      .begin_array("eight bytes and some", GgufBuilder::i32, 0);
+    CHECK_THAT(refusal(b.bytes()), Contains("hold at most"));
+  }
   SECTION("a dimension")
   {
     GgufBuilder b;

@@ -71,9 +71,10 @@ TEST_CASE("Sampler: top-p keeps the smallest set that reaches p", "[llama][sampl
     return out;
   };
   CHECK(seen(0.1F) == std::array{false, true, false});
-  CHECK(seen(0.4F) == std::array{false, true, false});
-  CHECK(seen(0.7F) == std::array{true, true, false});
-  CHECK(seen(0.9F) == std::array{true, true, true});
+  CHECK(seen(0.49F) == std::array{false, true, false});
+  CHECK(seen(0.51F) == std::array{true, true, false});
+  CHECK(seen(0.79F) == std::array{true, true, false});
+  CHECK(seen(0.81F) == std::array{true, true, true});
   CHECK(seen(1.0F) == std::array{true, true, true});
 }
 

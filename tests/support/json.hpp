@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// \file A small JSON reader for tests: whole documents, no streaming, an exception for anything odd.
+/// \file A small JSON reader for tests: whole documents, an exception for anything odd.
 
 #include <algorithm>
 #include <cstddef>
