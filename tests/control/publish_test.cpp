@@ -133,6 +133,19 @@ TEST_CASE("domains: the same tokens in two of them share nothing", "[control][pu
   check_sound(plane);
 }
 
+TEST_CASE("probe: a domain that nobody opened yet hits nothing", "[control][publish]")
+{
+  Plane plane = make_plane(12);
+  Domain const llama({.model = "llama"});
+  CHECK(plane.probe({.tokens = numbers(1, 9), .domain = &llama}).miss == Miss::never_seen);
+  CHECK(plane.probe({.tokens = numbers(1, 9)}).miss == Miss::never_seen);
+  cache_only(plane, numbers(1, 9));
+  Hit const hit = plane.probe({.tokens = numbers(1, 9), .domain = &llama});
+  CHECK(hit.rows == 0);
+  CHECK(hit.new_pages == 3);
+  CHECK(hit.miss == Miss::other_domain);
+}
+
 TEST_CASE("forget: nothing of the domain is found, live readers keep their pages",
           "[control][publish]")
 {
