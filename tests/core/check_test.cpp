@@ -3,13 +3,14 @@
 #include <kvcache/core/box.hpp>
 #include <kvcache/core/check.hpp>
 
-#include "support/catch.hpp"
-
 #include <memory>
 #include <new>
 #include <utility>
 
-TEST_CASE("KVCACHE_EXPECTS: a broken precondition throws its sentence, in every build", "[core][check]")
+#include "support/catch.hpp"
+
+TEST_CASE("KVCACHE_EXPECTS: a broken precondition throws its sentence, in every build",
+          "[core][check]")
 {
   auto const needs_positive = [](int n) { KVCACHE_EXPECTS(n > 0, "kvcache: n must be above 0"); };
   CHECK_NOTHROW(needs_positive(1));

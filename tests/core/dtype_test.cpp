@@ -2,13 +2,13 @@
 
 #include <kvcache/core/dtype.hpp>
 
-#include "support/catch.hpp"
-
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <random>
+
+#include "support/catch.hpp"
 
 namespace {
 
@@ -52,9 +52,9 @@ std::uint32_t round_to(float x, int exponent_bits, int fraction_bits)
   }
   // The step above the largest finite value is where infinity would lie if the format went on.
   double const below = value_of(low, exponent_bits, fraction_bits);
-  double const above =
-    high == infinity ? 2 * below - value_of(low - 1, exponent_bits, fraction_bits)
-                     : value_of(high, exponent_bits, fraction_bits);
+  double const above = high == infinity
+                         ? 2 * below - value_of(low - 1, exponent_bits, fraction_bits)
+                         : value_of(high, exponent_bits, fraction_bits);
   double const to_below = magnitude - below;
   double const to_above = above - magnitude;
   bool const up = to_above < to_below || (to_above == to_below && low % 2 != 0);
@@ -95,7 +95,8 @@ void check_rounding(int exponent_bits, int fraction_bits)
   };
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
     auto const low = static_cast<float>(value_of(bits, exponent_bits, fraction_bits));
-    auto const high = static_cast<float>(value_of((bits + 1) & 0xffffU, exponent_bits, fraction_bits));
+    auto const high =
+      static_cast<float>(value_of((bits + 1) & 0xffffU, exponent_bits, fraction_bits));
     auto const tie = static_cast<float>((static_cast<double>(low) + static_cast<double>(high)) / 2);
     for (float const x : {low, tie}) {
       auto const at = std::bit_cast<std::uint32_t>(x);

@@ -2,12 +2,12 @@
 
 #include <kvcache/core/error.hpp>
 
-#include "support/catch.hpp"
-
 #include <cstring>
 #include <limits>
 #include <set>
 #include <string>
+
+#include "support/catch.hpp"
 
 namespace {
 
@@ -27,8 +27,9 @@ TEST_CASE("Error: the message names field, value, reason, and what would be righ
         "page_tokens = 300 (bad configuration): must be 1 to 256");
   CHECK(text({Why::bad_token, "token", -1, "must not be negative"}) ==
         "token = -1 (token out of range): must not be negative");
-  CHECK(text({Why::no_memory, "pool bytes", std::numeric_limits<std::int64_t>::max(), "too many"}) ==
-        "pool bytes = 9223372036854775807 (no memory): too many");
+  CHECK(
+    text({Why::no_memory, "pool bytes", std::numeric_limits<std::int64_t>::max(), "too many"}) ==
+    "pool bytes = 9223372036854775807 (no memory): too many");
 }
 
 TEST_CASE("Error: a message that is too long is cut, and ends", "[core][error]")

@@ -2,12 +2,12 @@
 
 #include <kvcache/core/hash.hpp>
 
-#include "support/catch.hpp"
-
 #include <bit>
 #include <cstdint>
 #include <set>
 #include <vector>
+
+#include "support/catch.hpp"
 
 using kvcache::hash_words;
 using kvcache::mix;

@@ -2,9 +2,9 @@
 
 #include <kvcache/core/ids.hpp>
 
-#include "support/catch.hpp"
-
 #include <type_traits>
+
+#include "support/catch.hpp"
 
 namespace {
 
@@ -20,7 +20,8 @@ concept Compares = requires(A a, B b) { a == b; };
 TEST_CASE("Id: kinds convert neither into each other nor into integers", "[core][ids]")
 {
   using namespace kvcache;
-  static_assert(unrelated<PageId, SpanId> && unrelated<PageId, DomainId> && unrelated<PageId, RowId>);
+  static_assert(unrelated<PageId, SpanId> && unrelated<PageId, DomainId> &&
+                unrelated<PageId, RowId>);
   static_assert(unrelated<SpanId, RowId> && unrelated<StepId, StreamId>);
   static_assert(unrelated<SequenceId, PageId> && unrelated<SequenceId, StepId>);
   static_assert(!std::is_convertible_v<PageId, std::uint32_t>);

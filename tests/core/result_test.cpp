@@ -2,10 +2,10 @@
 
 #include <kvcache/core/result.hpp>
 
-#include "support/catch.hpp"
-
 #include <memory>
 #include <utility>
+
+#include "support/catch.hpp"
 
 namespace {
 

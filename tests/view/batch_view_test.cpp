@@ -153,8 +153,7 @@ concept GivesTiles = requires(View view) { static_cast<View>(view).tiles(0, 0, 0
 TEST_CASE("BatchView: a range over a view that has no name does not compile", "[view][batch_view]")
 {
   static_assert(GivesTiles<BatchView<PagedHeads<float>> const&>);
-  static_assert(!GivesTiles<BatchView<PagedHeads<float>>&&>);
-  SUCCEED("checked by the compiler");
+  CHECK_FALSE(GivesTiles<BatchView<PagedHeads<float>>&&>);
 }
 
 TEST_CASE("BatchView: chunks and tokens are those of the plan", "[view][batch_view]")
