@@ -149,19 +149,20 @@ TEST_CASE("KVCache: pages live in the caller's memory where it is given", "[cach
 {
   std::size_t const bytes = 7 * 4 * 256;
   std::vector<Line> memory(bytes / sizeof(Line));
+  std::byte* const data = memory.data()->bytes;
   {
-    auto made = Cache::create(
-      small_model, {.pages = 6, .max_sequences = 2, .storage = {memory[0].bytes, bytes}});
+    auto made =
+      Cache::create(small_model, {.pages = 6, .max_sequences = 2, .storage = {data, bytes}});
     REQUIRE(made);
     CHECK(made->footprint().pool_bytes(6) == bytes);
     Tokens const prompt{1, 2, 3};
     Sequence const a = prefilled(*made, prompt);
-    auto const* const first = reinterpret_cast<float const*>(
-      memory[0].bytes + made->footprint().page_bytes() * made->pages(a)[0].value);
+    auto const* const first = reinterpret_cast<float const*>(data + made->footprint().page_bytes() *
+                                                                      made->pages(a)[0].value);
     CHECK(*first == stamp(1, 0, 0, 0));
   }
-  memory[0].bytes[0] = std::byte{1};  // still ours
-  CHECK(refusal(small_model, {.pages = 6, .storage = {memory[0].bytes, bytes - 1}}) ==
+  *data = std::byte{1};  // still ours
+  CHECK(refusal(small_model, {.pages = 6, .storage = {data, bytes - 1}}) ==
         "storage.bytes = 7167 (bad configuration): must be at least 7168");
 }
 
