@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// \file Runs scripts, and cuts a failing one down to a short one.
+
+#include "model/calls_sequences.hpp"
+#include "model/calls_steps.hpp"
+#include "model/misuse.hpp"
+#include "model/operation.hpp"
+#include "model/world.hpp"
+
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kvcache_test {
+
+template <class T>
+bool perform(World<T>& w, Operation const& o)
+{
+  switch (o.kind) {
+    case Kind::open:
+      return open(w, o);
+    case Kind::probe:
+      (void)check_probe(w, request_of(w, o));
+      return false;
+    case Kind::fork:
+      return fork(w, o);
+    case Kind::truncate:
+      return truncate(w, o);
+    case Kind::close:
+      return close(w, o);
+    case Kind::forget:
+      return forget(w, o);
+    case Kind::begin:
+      return begin(w);
+    case Kind::add:
+      return add(w, o);
+    case Kind::prepare:
+      return prepare(w, o);
+    case Kind::submit:
+      return submit(w);
+    case Kind::run:
+      return run(w);
+    case Kind::commit:
+      return commit(w, o);
+    case Kind::fail:
+      return fail(w);
+    case Kind::drop:
+      return drop(w);
+    case Kind::bad:
+      return misuse(w, o);
+  }
+  return false;
+}
+
+/// Runs one operation and all checks.
+template <class T>
+void apply(World<T>& w, Operation const& o)
+{
+  std::uint64_t const digest = w.cache.digest();
+  w.said.clear();
+  bool const changed = perform(w, o);
+  ++w.books.clock;
+  ++w.tally.operations;
+  std::uint64_t const now = w.cache.digest();
+  require(changed || now == digest, "I9: a call that did nothing changed the digest");
+  require(now == w.books.twin.digest(), "two instances fed the same calls differ");
+  bool const of_step = o.kind == Kind::begin || o.kind == Kind::add;
+  w.books.step.disturbed = w.books.step.disturbed || (changed && !of_step);
+  w.check_rows();
+  if (kvcache::Report const report = w.cache.check_invariants(); !report) {
+    throw Broken{std::string("check_invariants: ") + report.broken};
+  }
+}
+
+/// Ends everything (I8): no page is held any more, and the counters fit the tally.
+template <class T>
+void finish(World<T>& w)
+{
+  kvcache::Stats const stats = w.cache.stats();
+  w.tally.evicted += stats.evicted_pages;
+  w.tally.merged += stats.merged_pages;
+  for (Kind const kind : {Kind::drop, Kind::fail}) {
+    apply(w, {.kind = kind});
+  }
+  while (!w.books.live.empty()) {
+    apply(w, {.kind = Kind::close});
+  }
+  require_equal(w.cache.stats().held, 0, "I8: pages held after all was closed");
+}
+
+template <class T>
+void run_script(Setting const& setting, Script const& script, Tally& tally, std::string* listing)
+{
+  World<T> world(setting, tally);
+  world.talks = listing != nullptr;
+  for (Operation const& o : script) {
+    if (listing != nullptr) {
+      *listing += print(o) + "  # ";
+    }
+    apply(world, o);
+    if (listing != nullptr) {
+      *listing += world.said + "\n";
+    }
+  }
+  finish(world);
+}
+
+/// Runs the script; returns what broke, or nothing.
+inline std::string verdict_of(Setting const& setting,
+                              Script const& script,
+                              Tally& tally,
+                              std::string* listing = nullptr)
+{
+  try {
+    if (setting.half) {
+      run_script<kvcache::half>(setting, script, tally, listing);
+    } else {
+      run_script<float>(setting, script, tally, listing);
+    }
+  } catch (Broken const& broken) {
+    return broken.what;
+  } catch (std::exception const& error) {
+    return std::string("exception: ") + error.what();
+  }
+  return {};
+}
+
+/// A child process of a test dies of a crash silently: what the test framework would print is not wanted.
+inline void be_a_child()
+{
+  for (int const signal : {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGBUS}) {
+    std::signal(signal, SIG_DFL);
+  }
+  if (std::freopen("/dev/null", "w", stderr) == nullptr ||
+      std::freopen("/dev/null", "w", stdout) == nullptr) {
+    ::_exit(2);
+  }
+}
+
+/// The same in a child process, so that a crash is a verdict too.
+inline std::string verdict_apart(Setting const& setting, Script const& script)
+{
+  int ends[2];
+  if (::pipe(ends) != 0) {
+    return {};
+  }
+  ::fflush(nullptr);
+  pid_t const child = ::fork();
+  if (child == 0) {
+    ::close(ends[0]);
+    be_a_child();
+    Tally tally;
+    std::string const verdict = verdict_of(setting, script, tally);
+    ssize_t const sent = ::write(ends[1], verdict.data(), verdict.size());
+    ::_exit(sent == static_cast<ssize_t>(verdict.size()) ? 0 : 2);
+  }
+  ::close(ends[1]);
+  std::string verdict;
+  char part[512];
+  for (ssize_t got = 0; (got = ::read(ends[0], part, sizeof part)) > 0;) {
+    verdict.append(part, static_cast<std::size_t>(got));
+  }
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) {
+    return "crash: signal " + std::to_string(WTERMSIG(status));
+  }
+  return verdict;
+}
+
+/// Delta debugging: leaves out as many operations as it can, then makes the numbers small, while something still
+/// breaks. **Cost** bounded by `budget` runs.
+inline Script shrunk(Setting const& setting, Script script, int budget = 4000)
+{
+  auto const fails = [&](Script const& tried) {
+    --budget;
+    return !verdict_apart(setting, tried).empty();
+  };
+  for (std::size_t part = (script.size() + 1) / 2; part >= 1 && budget > 0;) {
+    bool cut = false;
+    for (std::size_t at = 0; at < script.size() && budget > 0;) {
+      Script tried = script;
+      auto const from = tried.begin() + static_cast<std::ptrdiff_t>(at);
+      tried.erase(from,
+                  from + static_cast<std::ptrdiff_t>(std::min(part, script.size() - at)));
+      if (fails(tried)) {
+        script = std::move(tried);
+        cut = true;
+      } else {
+        at += part;
+      }
+    }
+    part = cut && part == 1 ? 1 : part / 2;
+  }
+  for (std::size_t i = 0; i < script.size(); ++i) {
+    for (std::uint32_t Operation::*field :
+         {&Operation::a, &Operation::b, &Operation::c, &Operation::d}) {
+      for (std::uint32_t value = 0; value < script[i].*field && budget > 0;
+           value = value == 0 ? 1 : value * 2) {
+        Script tried = script;
+        tried[i].*field = value;
+        if (fails(tried)) {
+          script = std::move(tried);
+          break;
+        }
+      }
+    }
+  }
+  return script;
+}
+
+/// The listing of a failing script, in the form that `KVCACHE_MODEL_SCRIPT` reads.
+inline std::string listing_of(Setting const& setting, Script const& script)
+{
+  // The child writes as it goes, so that a crash loses nothing.
+  int ends[2];
+  if (::pipe(ends) != 0) {
+    return {};
+  }
+  ::fflush(nullptr);
+  pid_t const child = ::fork();
+  if (child == 0) {
+    ::close(ends[0]);
+    be_a_child();
+    for (std::size_t n = 1; n <= script.size(); ++n) {
+      std::string const line = print(script[n - 1]) + "  # ";
+      if (::write(ends[1], line.data(), line.size()) < 0) {
+        ::_exit(1);
+      }
+      Tally tally;
+      std::string text;
+      Script const front(script.begin(), script.begin() + static_cast<std::ptrdiff_t>(n));
+      std::string const verdict = verdict_of(setting, front, tally, &text);
+      std::size_t const last = text.rfind('#');
+      std::string said = last == std::string::npos ? "" : text.substr(last + 1);
+      while (!said.empty() && said.back() == '\n') {
+        said.pop_back();
+      }
+      said = (verdict.empty() ? said : said + " BREAKS: " + verdict) + "\n";
+      if (::write(ends[1], said.data(), said.size()) < 0 || !verdict.empty()) {
+        ::_exit(0);
+      }
+    }
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  std::string out;
+  char part[512];
+  for (ssize_t got = 0; (got = ::read(ends[0], part, sizeof part)) > 0;) {
+    out.append(part, static_cast<std::size_t>(got));
+  }
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) {
+    out += " BREAKS: crash, signal " + std::to_string(WTERMSIG(status)) + "\n";
+  }
+  return out;
+}
+
+}  // namespace kvcache_test
