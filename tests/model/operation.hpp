@@ -132,6 +132,7 @@ struct Setting {
   }
   // Nothing happens without these.
   weights[static_cast<std::size_t>(Kind::open)] += 4;
+  weights[static_cast<std::size_t>(Kind::close)] += 2;
   if (random.below(2) == 0) {
     weights[static_cast<std::size_t>(Kind::prepare)] += 8;
   } else {
