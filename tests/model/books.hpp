@@ -46,7 +46,12 @@ class Books {
   std::vector<std::uint32_t> tables;
   std::vector<std::uint32_t> copies;
   std::vector<std::uint32_t> held;
-  std::vector<std::pair<std::uint32_t, CachedPage>> lost;  // left the tree during the open step
+  struct Lost {
+    std::uint32_t page;
+    CachedPage entry;
+    bool was_held;  // not evicted: its one user took it out to write in place
+  };
+  std::vector<Lost> lost;  // what left the tree during the open step
 
   [[nodiscard]] kvcache::PageCount pages_of(std::size_t rows) const
   {
@@ -100,7 +105,7 @@ class Books {
       if (!cached && tree.at(page)) {
         require(expected.leave, "a page left the tree though nothing made it");
         moved.left.push_back(page);
-        lost.emplace_back(page, std::move(*tree.at(page)));
+        lost.push_back({page, std::move(*tree.at(page)), held_before[page] != 0});
         tree.at(page).reset();
       }
       if (tree.at(page) && held_before[page] != 0 && held[page] == 0) {
@@ -309,9 +314,10 @@ class Books {
       }
     }
     if (expected.return_) {
-      for (auto& [was, entry] : lost) {
-        if (was == page) {
-          tree.at(page) = entry;
+      for (Lost const& it : lost) {
+        if (it.page == page) {
+          tree.at(page) = it.entry;
+          tree.at(page)->idle_since = it.was_held ? clock : it.entry.idle_since;
           moved.back += 1;
           return;
         }
@@ -328,13 +334,8 @@ class Books {
     require_equal(
       moved.left.size(), missing + (want.unpublishes ? 1U : 0U), "pages that left the tree");
     std::uint64_t latest = 0;
-    for (auto at = lost.end() - static_cast<std::ptrdiff_t>(moved.left.size()); at != lost.end();
-         ++at) {
-      bool const unpublished = want.unpublishes && step.chunks.back().table[static_cast<std::size_t>(
-                                                     step.chunks.back().first /
-                                                     setting.page_tokens)]
-                                                       .value == at->first;
-      latest = unpublished ? latest : std::max(latest, at->second.idle_since);
+    for (std::size_t i = lost.size() - moved.left.size(); i < lost.size(); ++i) {
+      latest = lost[i].was_held ? latest : std::max(latest, lost[i].entry.idle_since);
     }
     for (std::uint32_t page = 1; page <= setting.pages && missing != 0; ++page) {
       if (tree.at(page) && held[page] == 0 && tree.is_leaf(page)) {

@@ -253,7 +253,7 @@ bool forget(World<T>& w, Operation const& o)
     require(!w.books.tree.at(page) || w.books.tree.at(page)->domain != domain,
             "a page of a forgotten domain is still in the tree");
   }
-  std::erase_if(w.books.lost, [&](auto const& entry) { return entry.second.domain == domain; });
+  std::erase_if(w.books.lost, [&](auto const& lost) { return lost.entry.domain == domain; });
   return true;
 }
 

@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,9 +57,9 @@ template <class T>
 }
 
 template <class T>
-bool perform(World<T>& w, Operation const& o, Kind kind)
+bool perform(World<T>& w, Operation const& o)
 {
-  switch (kind) {
+  switch (o.kind) {
     case Kind::open:
       return open(w, o);
     case Kind::probe:
@@ -100,15 +101,13 @@ void apply(World<T>& w, Operation const& o)
 {
   std::uint64_t const digest = w.cache.digest();
   w.said.clear();
-  Kind const kind = effective(w, o);
-  w.say(kind == o.kind ? "" : std::string("as ") + name(kind) + ": ");
-  bool const changed = perform(w, o, kind);
+  bool const changed = perform(w, o);
   ++w.books.clock;
   ++w.tally.operations;
   std::uint64_t const now = w.cache.digest();
   require(changed || now == digest, "I9: a call that did nothing changed the digest");
   require(now == w.books.twin.digest(), "two instances fed the same calls differ");
-  bool const of_step = kind == Kind::begin || kind == Kind::add;
+  bool const of_step = o.kind == Kind::begin || o.kind == Kind::add;
   w.books.step.disturbed = w.books.step.disturbed || (changed && !of_step);
   w.check_rows();
   if (kvcache::Report const report = w.cache.check_invariants(); !report) {
@@ -132,18 +131,22 @@ void finish(World<T>& w)
   require_equal(w.cache.stats().held, 0, "I8: pages held after all was closed");
 }
 
+/// Told each line of a listing as it comes, so that a crash loses nothing. Empty: nobody listens.
+using Listener = std::function<void(std::string const&)>;
+
 template <class T>
-void run_script(Setting const& setting, Script const& script, Tally& tally, std::string* listing)
+void run_script(Setting const& setting, Script const& script, Tally& tally, Listener const& tell)
 {
   World<T> world(setting, tally);
-  world.talks = listing != nullptr;
-  for (Operation const& o : script) {
-    if (listing != nullptr) {
-      *listing += print(o) + "  # ";
+  world.talks = static_cast<bool>(tell);
+  for (Operation o : script) {
+    o.kind = effective(world, o);
+    if (tell) {
+      tell(print(o) + "  # ");
     }
     apply(world, o);
-    if (listing != nullptr) {
-      *listing += world.said + "\n";
+    if (tell) {
+      tell(world.said + "\n");
     }
   }
   finish(world);
@@ -153,13 +156,13 @@ void run_script(Setting const& setting, Script const& script, Tally& tally, std:
 inline std::string verdict_of(Setting const& setting,
                               Script const& script,
                               Tally& tally,
-                              std::string* listing = nullptr)
+                              Listener const& tell = {})
 {
   try {
     if (setting.half) {
-      run_script<kvcache::half>(setting, script, tally, listing);
+      run_script<kvcache::half>(setting, script, tally, tell);
     } else {
-      run_script<float>(setting, script, tally, listing);
+      run_script<float>(setting, script, tally, tell);
     }
   } catch (Broken const& broken) {
     return broken.what;
@@ -181,42 +184,63 @@ inline void be_a_child()
   }
 }
 
-/// The same in a child process, so that a crash is a verdict too.
-inline std::string verdict_apart(Setting const& setting, Script const& script)
+/// Runs `body(tell)` in a child process and returns what it told, so that a crash is a result too.
+template <class Body>
+std::string in_child(Body const& body)
 {
   int ends[2];
   if (::pipe(ends) != 0) {
-    return {};
+    return "no pipe";
   }
-  ::fflush(nullptr);
+  std::fflush(nullptr);
   pid_t const child = ::fork();
   if (child == 0) {
     ::close(ends[0]);
     be_a_child();
-    Tally tally;
-    std::string const verdict = verdict_of(setting, script, tally);
-    ssize_t const sent = ::write(ends[1], verdict.data(), verdict.size());
-    ::_exit(sent == static_cast<ssize_t>(verdict.size()) ? 0 : 2);
+    body([&](std::string const& text) {
+      if (::write(ends[1], text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+        ::_exit(2);
+      }
+    });
+    ::_exit(0);
   }
   ::close(ends[1]);
-  std::string verdict;
-  char part[512];
+  std::string told;
+  char part[4096];
   for (ssize_t got = 0; (got = ::read(ends[0], part, sizeof part)) > 0;) {
-    verdict.append(part, static_cast<std::size_t>(got));
+    told.append(part, static_cast<std::size_t>(got));
   }
   ::close(ends[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) {
-    return "crash: signal " + std::to_string(WTERMSIG(status));
-  }
-  return verdict;
+  return WIFSIGNALED(status) ? told + " BREAKS: signal " + std::to_string(WTERMSIG(status)) + "\n"
+                             : told;
+}
+
+inline std::string verdict_apart(Setting const& setting, Script const& script)
+{
+  return in_child([&](Listener const& tell) {
+    Tally tally;
+    tell(verdict_of(setting, script, tally));
+  });
+}
+
+/// What each operation did, in the form that `parse` reads, up to what breaks.
+inline std::string listing_of(Setting const& setting, Script const& script)
+{
+  return in_child([&](Listener const& tell) {
+    Tally tally;
+    std::string const verdict = verdict_of(setting, script, tally, tell);
+    tell(verdict.empty() ? verdict : " BREAKS: " + verdict + "\n");
+  });
 }
 
 /// Delta debugging: leaves out as many operations as it can, then makes the numbers small, while something still
 /// breaks. **Cost** bounded by `budget` runs.
 inline Script shrunk(Setting const& setting, Script script, int budget = 4000)
 {
+  Script const plain = parse(listing_of(setting, script));  // each operation under the name of what it did
+  script = verdict_apart(setting, plain).empty() ? script : plain;
   auto const fails = [&](Script const& tried) {
     --budget;
     return !verdict_apart(setting, tried).empty();
@@ -252,55 +276,6 @@ inline Script shrunk(Setting const& setting, Script script, int budget = 4000)
     }
   }
   return script;
-}
-
-/// The listing of a failing script, in the form that `KVCACHE_MODEL_SCRIPT` reads.
-inline std::string listing_of(Setting const& setting, Script const& script)
-{
-  // The child writes as it goes, so that a crash loses nothing.
-  int ends[2];
-  if (::pipe(ends) != 0) {
-    return {};
-  }
-  ::fflush(nullptr);
-  pid_t const child = ::fork();
-  if (child == 0) {
-    ::close(ends[0]);
-    be_a_child();
-    for (std::size_t n = 1; n <= script.size(); ++n) {
-      std::string const line = print(script[n - 1]) + "  # ";
-      if (::write(ends[1], line.data(), line.size()) < 0) {
-        ::_exit(1);
-      }
-      Tally tally;
-      std::string text;
-      Script const front(script.begin(), script.begin() + static_cast<std::ptrdiff_t>(n));
-      std::string const verdict = verdict_of(setting, front, tally, &text);
-      std::size_t const last = text.rfind('#');
-      std::string said = last == std::string::npos ? "" : text.substr(last + 1);
-      while (!said.empty() && said.back() == '\n') {
-        said.pop_back();
-      }
-      said = (verdict.empty() ? said : said + " BREAKS: " + verdict) + "\n";
-      if (::write(ends[1], said.data(), said.size()) < 0 || !verdict.empty()) {
-        ::_exit(0);
-      }
-    }
-    ::_exit(0);
-  }
-  ::close(ends[1]);
-  std::string out;
-  char part[512];
-  for (ssize_t got = 0; (got = ::read(ends[0], part, sizeof part)) > 0;) {
-    out.append(part, static_cast<std::size_t>(got));
-  }
-  ::close(ends[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) {
-    out += " BREAKS: crash, signal " + std::to_string(WTERMSIG(status)) + "\n";
-  }
-  return out;
 }
 
 }  // namespace kvcache_test
