@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
@@ -213,6 +214,23 @@ bool commit(World<T>& w, Operation const& o)
   return true;
 }
 
+/// A device that failed half-way: what the step was to store, and what it was to copy, is garbage.
+template <class T>
+void leave_garbage(World<T>& w)
+{
+  auto const view = w.step->view();
+  for (kvcache::Index token = 0; token < view.num_tokens(); ++token) {
+    for (std::int32_t layer = 0; layer < w.setting.layers; ++layer) {
+      for (std::int32_t head = 0; head < w.setting.heads; ++head) {
+        append_stamp(view, layer, head, token, w.books.clock);
+      }
+    }
+  }
+  for (kvcache::PageCopy const& copy : w.step->plan().copies) {
+    std::memset(w.arena.data() + w.rows.page_bytes() * copy.target.value, 0xee, w.rows.page_bytes());
+  }
+}
+
 /// A submitted step that is given up: its rows never existed.
 template <class T>
 bool fail(World<T>& w)
@@ -224,6 +242,7 @@ bool fail(World<T>& w)
     require(!w.books.twin.fail(w.books.step.id), "fail before submit");
     return false;
   }
+  leave_garbage(w);
   w.step.reset();
   require(w.books.twin.fail(w.books.step.id).has_value(), "fail");
   retire(w);

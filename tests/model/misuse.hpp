@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvcache_test {
@@ -66,7 +67,7 @@ bool misuse(World<T>& w, Operation const& o)
   std::size_t const i = some ? o.b % w.books.live.size() : 0;
   bool const open = w.books.step.stage == Stage::open;
   bool const free = some && !w.books.live[i].in_step;
-  switch (o.a % 12) {
+  switch (o.a % 13) {
     case 0:
       tokens[o.d % tokens.size()] = o.d % 2 == 0 ? vocabulary : -1;
       refuse_open(w, {.tokens = tokens, .domain = &domain}, kvcache::Why::bad_token);
@@ -151,6 +152,12 @@ bool misuse(World<T>& w, Operation const& o)
       }
       break;
     }
+    case 11:  // handles follow a cache that moves
+      if (w.books.step.stage == Stage::none) {
+        typename World<T>::Cache moved(std::move(w.cache));
+        w.cache = std::move(moved);
+      }
+      break;
     default:
       if (w.books.step.stage == Stage::submitted) {  // adding is over
         auto const late = some ? w.step->add(w.handles[i], {tokens}) : w.step->add({}, {tokens});
@@ -158,7 +165,7 @@ bool misuse(World<T>& w, Operation const& o)
       }
       break;
   }
-  w.say("misuse " + std::to_string(o.a % 12));
+  w.say("misuse " + std::to_string(o.a % 13));
   return false;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random calls on a real cache against the naive model. KVCACHE_MODEL_OPS sets how many operations (default
-// 1,000,000), KVCACHE_MODEL_SEED replays one seed, KVCACHE_MODEL_SCRIPT the listing in a file (with the seed's setting).
+// 2,000,000), KVCACHE_MODEL_SEED replays one seed, KVCACHE_MODEL_SCRIPT the listing in a file (with the seed's setting).
 
 #include "model/operation.hpp"
 #include "model/script.hpp"
@@ -98,7 +98,7 @@ TEST_CASE("KVCache: random calls agree with the naive model", "[model][kv_cache]
     REQUIRE(verdict.empty());
     return;
   }
-  std::uint64_t const wanted = number_from("KVCACHE_MODEL_OPS").value_or(1'000'000);
+  std::uint64_t const wanted = number_from("KVCACHE_MODEL_OPS").value_or(2'000'000);
   std::uint64_t const seeds = (wanted + script_length - 1) / script_length;
   Tally tally;
   std::optional<std::uint64_t> const failed = run_seeds(first_seed, first_seed + seeds, tally);
