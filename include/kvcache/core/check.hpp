@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/core/config.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+/// \file The one failure hook: what happens when a caller breaks a precondition.
+///
+/// Expected outcomes (no room, no hit, a stale handle) are values, see `result.hpp`. What lands here is a
+/// mistake in the calling program, which no value could repair. With exceptions the hook throws
+/// `LogicError`; without them it prints the sentence and aborts. Device code never comes here.
+
+namespace kvcache::inline v0_1 {
+
+/// A broken precondition. `what()` is one sentence that says what the caller must do instead.
+class LogicError : public std::exception {
+ public:
+  explicit LogicError(char const* sentence) noexcept : sentence_(sentence) {}
+  [[nodiscard]] char const* what() const noexcept override { return sentence_; }
+
+ private:
+  char const* sentence_;  // a string literal: never freed
+};
+
+namespace detail {
+
+[[noreturn]] inline void fail(char const* sentence)
+{
+#if defined(__cpp_exceptions)
+  throw LogicError(sentence);
+#else
+  std::fputs(sentence, stderr);
+  std::fputc('\n', stderr);
+  std::abort();
+#endif
+}
+
+}  // namespace detail
+}  // namespace kvcache::inline v0_1
+
+/// Checks a precondition of a public function in every build; `sentence` is a string literal.
+#define KVCACHE_EXPECTS(condition, sentence) \
+  do {                                       \
+    if (!(condition)) [[unlikely]] {         \
+      ::kvcache::detail::fail(sentence);     \
+    }                                        \
+  } while (false)

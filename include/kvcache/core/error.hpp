@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/core/ids.hpp>
+
+#include <cstdint>
+#include <cstdio>
+
+/// \file Outcomes that a caller must expect, as values an operator can read.
+
+namespace kvcache::inline v0_1 {
+
+/// Why a call did nothing.
+enum class Why : std::uint8_t {
+  ok,
+  bad_config,      ///< a field of the configuration has a value that cannot work
+  bad_token,       ///< a token lies outside the vocabulary
+  stale_sequence,  ///< the sequence was closed, or never opened here
+  stale_step,      ///< the step was committed, dropped or failed
+  busy,            ///< the sequence or the stream is in a step that must end first
+  no_pages,        ///< not enough pages now; closing, committing or evicting can free some
+  no_rows,         ///< every table row is held by a sequence
+  too_large,       ///< can never fit, whatever is freed
+  no_memory,       ///< the host or the device gave no memory
+};
+
+[[nodiscard]] constexpr char const* name(Why why) noexcept
+{
+  switch (why) {
+    case Why::ok:
+      return "ok";
+    case Why::bad_config:
+      return "bad configuration";
+    case Why::bad_token:
+      return "token out of range";
+    case Why::stale_sequence:
+      return "stale sequence";
+    case Why::stale_step:
+      return "stale step";
+    case Why::busy:
+      return "busy";
+    case Why::no_pages:
+      return "no pages";
+    case Why::no_rows:
+      return "no table rows";
+    case Why::too_large:
+      return "too large";
+    case Why::no_memory:
+      return "no memory";
+  }
+  return "unknown";
+}
+
+/// A refusal: the field, the value that was given, and what would be right.
+struct Error {
+  Why why = Why::ok;
+  char const* field = "";  ///< string literal
+  std::int64_t value = 0;  ///< what was given
+  char const* right = "";  ///< string literal: what would be right
+  std::int64_t limit = 0;  ///< the figure that `right` speaks of, where it has one
+
+  /// One sentence in a buffer of its own, such as "page_tokens = 300 (bad configuration): must be 1 to 256".
+  struct Message {
+    char text[256];
+  };
+  [[nodiscard]] Message message() const noexcept
+  {
+    Message m{};
+    if (limit != 0) {
+      std::snprintf(m.text,
+                    sizeof m.text,
+                    "%s = %lld (%s): %s %lld",
+                    field,
+                    static_cast<long long>(value),
+                    name(why),
+                    right,
+                    static_cast<long long>(limit));
+    } else {
+      std::snprintf(m.text,
+                    sizeof m.text,
+                    "%s = %lld (%s): %s",
+                    field,
+                    static_cast<long long>(value),
+                    name(why),
+                    right);
+    }
+    return m;
+  }
+};
+
+/// Why a step cannot take a chunk, in pages.
+/// `free + evictable >= need` would have been enough; `fenced` pages come back when steps in flight end.
+struct Shortage {
+  Why why = Why::ok;
+  PageCount need = 0;
+  PageCount free = 0;
+  PageCount evictable = 0;
+  PageCount fenced = 0;
+  Error detail{};  ///< for reasons that are not about pages: the field and the right value
+};
+
+}  // namespace kvcache::inline v0_1

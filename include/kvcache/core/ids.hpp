@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/core/config.hpp>
+
+#include <compare>
+#include <cstdint>
+
+/// \file The names of things. Ids of different kinds never convert into each other or into integers.
+
+namespace kvcache::inline v0_1 {
+
+/// A token of the model's vocabulary.
+using Token = std::int32_t;
+
+/// The place of a token in a cached sequence, or a number of such places (rows).
+using Index = std::int32_t;
+
+/// A number of pages.
+using PageCount = std::uint32_t;
+
+/// An id: a number that only equals numbers of its own kind.
+template <class Tag, class Rep = std::uint32_t>
+struct Id {
+  using rep = Rep;
+  Rep value{};
+  friend constexpr auto operator<=>(Id, Id) = default;
+};
+
+/// A page of the pool. Page 0 is read-only zeros and never given out; usable pages are 1 to N.
+using PageId = Id<struct PageIdTag>;
+
+/// A span of the prefix tree.
+using SpanId = Id<struct SpanIdTag>;
+
+/// A domain of sharing, interned by one prefix tree.
+using DomainId = Id<struct DomainIdTag>;
+
+/// A row of the page table, held by one sequence from `open` to its close.
+using RowId = Id<struct RowIdTag>;
+
+/// A step of the engine, numbered from 1 in the order of `begin`.
+using StepId = Id<struct StepIdTag, std::uint64_t>;
+
+/// A sequence: `slot` is used again after a close, `generation` tells the users apart.
+struct SequenceId {
+  std::uint32_t slot{};
+  std::uint32_t generation{};  // 0 names no sequence
+  friend constexpr auto operator<=>(SequenceId, SequenceId) = default;
+};
+
+/// The read-only page of zeros.
+inline constexpr PageId zero_page{0};
+
+/// No page, no span.
+inline constexpr std::uint32_t nil = ~std::uint32_t{0};
+
+}  // namespace kvcache::inline v0_1

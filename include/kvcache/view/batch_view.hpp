@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/core/config.hpp>
+#include <kvcache/core/dtype.hpp>
+#include <kvcache/core/ids.hpp>
+#include <kvcache/view/segment_view.hpp>
+#include <kvcache/view/team.hpp>
+#include <kvcache/view/tile_view.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+/// \file What a kernel sees of one step: the tokens of the batch, where to store their rows, what to read.
+///
+///   tokens of the step   0 1 2 3 | 4 | 5 6      three chunks: a prefill of 4, a decode, a draft of 2
+///   row, index           a:8..11 | b:70| c:3,4   table row of the sequence, place in the sequence
+///
+/// An engine's loop over it is four lines:
+///
+///   kv.append(team, layer, head, token, k, v);            // store
+///   for (auto tile : kv.tiles(layer, head, token))        // read rows 0 .. index(token), causal
+///     for (Index r = 0; r < tile.rows(); ++r) ... tile.key(r, d) ... tile.value(r, d) ... tile.bias(r)
+///
+/// The view is trivially copyable and holds pointers only: what changes from step to step lies in device
+/// memory behind them, so a captured graph may keep the view.
+
+namespace kvcache::inline v0_1 {
+
+/// One chunk of a step: the tokens that one sequence computes in it.
+struct ChunkView {
+  Index first_token;  ///< of the step
+  Index tokens;
+  Index first_index;  ///< place in the sequence of the first of them
+  std::uint32_t row;  ///< table row of the sequence
+};
+
+/// The step's tokens and the pages behind them; see the file comment.
+template <class Layout>
+struct BatchView {
+  using element = typename Layout::element;
+  using Tile = TileView<Layout>;
+  using Map = typename Layout::Map;
+
+  SegmentView segment;
+  Map map;
+  Index const* counts;             ///< {tokens, chunks} of the step
+  std::uint32_t const* token_row;  ///< `[max tokens]` table row, `nil` for padding
+  Index const* token_index;        ///< `[max tokens]` place in the sequence, negative for padding
+  Index const* chunk_first;        ///< `[max chunks + 1]` first token of each chunk
+
+  KVCACHE_HOST_DEVICE Index num_tokens() const { return counts[0]; }
+  KVCACHE_HOST_DEVICE Index num_chunks() const { return counts[1]; }
+  /// The place of `token` in its sequence; RoPE's position where keys are stored rotated.
+  KVCACHE_HOST_DEVICE Index index(Index token) const { return token_index[token]; }
+  /// **Pre** `c < num_chunks()`; a chunk holds at least one token.
+  KVCACHE_HOST_DEVICE ChunkView chunk(Index c) const
+  {
+    Index const first = chunk_first[c];
+    return {first, chunk_first[c + 1] - first, token_index[first], token_row[first]};
+  }
+
+  /// Stores K and V of `token`'s row for (layer, KV head); each member of `team` stores a part.
+  /// Padding, and entries that are no page of the pool, are skipped. **Shape** k, v `(head_dim)`.
+  /// **Units** `U` is float or the element type. **Cost** one row written.
+  template <Team T, class U>
+  KVCACHE_HOST_DEVICE void append(
+    T const& team, std::int32_t layer, std::int32_t head, Index token, U const* k, U const* v) const
+  {
+    Index const index = token_index[token];
+    if (index < 0) {
+      return;
+    }
+    auto const l = static_cast<std::uint32_t>(layer);
+    auto const h = static_cast<std::uint32_t>(head);
+    Index const p = index / map.tokens.get();
+    std::uint32_t const page = segment.entry(l, h, token_row[token], static_cast<std::uint32_t>(p));
+    if (page == 0 || page >= segment.num_pages) {
+      return;  // page 0 is read-only zeros
+    }
+    auto* const keys = reinterpret_cast<element*>(segment.tile(l, h, page)) +
+                       static_cast<std::size_t>(index - p * map.tokens.get()) * map.row_elements();
+    auto* const values = keys + map.value_elements();
+    for (std::int32_t d = team.rank(); d < map.dim.get(); d += team.size()) {
+      if constexpr (std::is_same_v<U, element>) {
+        keys[d] = k[d];
+        values[d] = v[d];
+      } else {
+        keys[d] = ElementTraits<element>::from_float(ElementTraits<U>::to_float(k[d]));
+        values[d] = ElementTraits<element>::from_float(ElementTraits<U>::to_float(v[d]));
+      }
+    }
+  }
+
+  /// Tiles that hold the first `rows` rows of a sequence. **Cost** one division.
+  KVCACHE_HOST_DEVICE Index tiles_of(Index rows) const
+  {
+    return (rows + map.tokens.get() - 1) / map.tokens.get();
+  }
+
+  /// The `p`-th tile of table row `row` of a sequence of which `rows` rows are read.
+  /// **Pre** `p < tiles_of(rows)`.
+  KVCACHE_HOST_DEVICE Tile
+  tile(std::int32_t layer, std::int32_t head, std::uint32_t row, Index p, Index rows) const
+  {
+    auto const l = static_cast<std::uint32_t>(layer);
+    auto const h = static_cast<std::uint32_t>(head);
+    Index const first = p * map.tokens.get();
+    Index const left = rows - first;
+    std::uint32_t const page = segment.entry(l, h, row, static_cast<std::uint32_t>(p));
+    return {
+      segment.tile(l, h, page), map, first, left < map.tokens.get() ? left : map.tokens.get()};
+  }
+
+  /// A range over the tiles of one (layer, KV head) that `token` may see, its own row included.
+  class Tiles {
+   public:
+    struct Iterator {
+      BatchView const* view;
+      std::int32_t layer;
+      std::int32_t head;
+      std::uint32_t row;
+      Index rows;
+      Index p;
+      KVCACHE_HOST_DEVICE Tile operator*() const { return view->tile(layer, head, row, p, rows); }
+      KVCACHE_HOST_DEVICE Iterator& operator++()
+      {
+        ++p;
+        return *this;
+      }
+      KVCACHE_HOST_DEVICE bool operator!=(Iterator const& other) const { return p != other.p; }
+    };
+    KVCACHE_HOST_DEVICE Tiles(
+      BatchView const* view, std::int32_t layer, std::int32_t head, std::uint32_t row, Index rows)
+        : first_{view, layer, head, row, rows, 0}
+    {
+    }
+    KVCACHE_HOST_DEVICE Iterator begin() const { return first_; }
+    KVCACHE_HOST_DEVICE Iterator end() const
+    {
+      Iterator last = first_;
+      last.p = first_.view->tiles_of(first_.rows);
+      return last;
+    }
+
+   private:
+    Iterator first_;
+  };
+
+  /// See `Tiles`. **Pre** the view outlives the range. Padding has no tiles.
+  KVCACHE_HOST_DEVICE Tiles tiles(std::int32_t layer, std::int32_t head, Index token) const
+  {
+    Index const index = token_index[token];
+    return {this, layer, head, token_row[token], index < 0 ? 0 : index + 1};
+  }
+};
+
+}  // namespace kvcache::inline v0_1
