@@ -31,6 +31,13 @@ void decode_portable(WeightType type, std::byte const* row, std::size_t cols, fl
                  static_cast<float>(load<std::int8_t>(block + 2 + at));
         break;
       }
+      case WeightType::q4_0: {
+        std::byte const* block = row + i / block_values * q4_0_bytes;
+        auto const pair = std::to_integer<int>(block[2 + at % 16]);
+        int const q = (at < 16 ? pair & 15 : pair >> 4) - 8;
+        out[i] = float_of_half(load<std::uint16_t>(block)) * static_cast<float>(q);
+        break;
+      }
       case WeightType::q4_1: {
         std::byte const* block = row + i / block_values * q4_1_bytes;
         auto const pair = std::to_integer<unsigned>(block[4 + at % 16]);
@@ -129,6 +136,8 @@ std::size_t row_bytes(WeightType type, std::size_t cols)
       return cols * 2;
     case WeightType::q8_0:
       return cols / block_values * q8_0_bytes;
+    case WeightType::q4_0:
+      return cols / block_values * q4_0_bytes;
     case WeightType::q4_1:
       return cols / block_values * q4_1_bytes;
   }

@@ -26,6 +26,7 @@ enum class WeightType : std::uint8_t {
   f16,
   bf16,
   q8_0,  ///< 32 values: f16 d, 32 int8 q; value = d q
+  q4_0,  ///< 32 values: f16 d, 16 bytes of nibbles (low ones first); value = d (q - 8)
   q4_1,  ///< 32 values: f16 d, f16 m, 16 bytes of nibbles (low ones first); value = d q + m
 };
 

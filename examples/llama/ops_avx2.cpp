@@ -73,23 +73,33 @@ inline void block(std::byte const* from, __m256 (&out)[4])
       out[k] = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q)));
     }
   } else {
-    __m256 const m = _mm256_set1_ps(half_at(from + 2));
-    __m128i const pairs = half_bytes_at(from + 4);
+    constexpr bool lowest = Type == WeightType::q4_1;
+    __m128i const pairs = half_bytes_at(from + (lowest ? 4 : 2));
     __m128i const nibble = _mm_set1_epi8(15);
     __m128i const low = _mm_and_si128(pairs, nibble);
     __m128i const high = _mm_and_si128(_mm_srli_epi16(pairs, 4), nibble);
     __m128i const q[4] = {low, _mm_srli_si128(low, 8), high, _mm_srli_si128(high, 8)};
     for (std::size_t k = 0; k < 4; ++k) {
-      out[k] = _mm256_fmadd_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(q[k])), m);
+      __m256i const wide = _mm256_cvtepu8_epi32(q[k]);
+      if constexpr (lowest) {
+        __m256 const m = _mm256_set1_ps(half_at(from + 2));
+        out[k] = _mm256_fmadd_ps(d, _mm256_cvtepi32_ps(wide), m);
+      } else {
+        __m256i const centred = _mm256_sub_epi32(wide, _mm256_set1_epi32(8));
+        out[k] = _mm256_mul_ps(d, _mm256_cvtepi32_ps(centred));
+      }
     }
   }
 }
 
 template <WeightType Type>
-constexpr bool has_blocks = Type == WeightType::q8_0 || Type == WeightType::q4_1;
+constexpr bool has_blocks =
+  Type == WeightType::q8_0 || Type == WeightType::q4_0 || Type == WeightType::q4_1;
 
 template <WeightType Type>
-constexpr std::size_t block_bytes = Type == WeightType::q8_0 ? q8_0_bytes : q4_1_bytes;
+constexpr std::size_t block_bytes = Type == WeightType::q8_0   ? q8_0_bytes
+                                    : Type == WeightType::q4_0 ? q4_0_bytes
+                                                               : q4_1_bytes;
 
 template <WeightType Type>
 constexpr std::size_t value_bytes = Type == WeightType::f32 ? 4 : 2;
@@ -196,6 +206,8 @@ void times_one(
       return times_one_as<WeightType::bf16>(w, rows, cols, x, y);
     case WeightType::q8_0:
       return times_one_as<WeightType::q8_0>(w, rows, cols, x, y);
+    case WeightType::q4_0:
+      return times_one_as<WeightType::q4_0>(w, rows, cols, x, y);
     case WeightType::q4_1:
       return times_one_as<WeightType::q4_1>(w, rows, cols, x, y);
   }
@@ -212,6 +224,8 @@ void decode(WeightType type, std::byte const* row, std::size_t cols, float* out)
       return decode_row_as<WeightType::bf16>(row, cols, out);
     case WeightType::q8_0:
       return decode_row_as<WeightType::q8_0>(row, cols, out);
+    case WeightType::q4_0:
+      return decode_row_as<WeightType::q4_0>(row, cols, out);
     case WeightType::q4_1:
       return decode_row_as<WeightType::q4_1>(row, cols, out);
   }

@@ -14,6 +14,7 @@ namespace llama {
 
 inline constexpr std::size_t block_values = 32;
 inline constexpr std::size_t q8_0_bytes = 34;
+inline constexpr std::size_t q4_0_bytes = 18;
 inline constexpr std::size_t q4_1_bytes = 20;
 
 /// Rows of decoded weights are padded with zeros to this many floats.
