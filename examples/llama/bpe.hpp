@@ -43,7 +43,8 @@ class Bpe {
     std::int32_t rank;
     std::int32_t id;  // of the joined token
   };
-  void encode_word(std::string_view word, std::vector<std::int32_t>& out) const;
+  struct Scratch;
+  void encode_word(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& out) const;
   [[nodiscard]] Merge const* merge(std::int32_t left, std::int32_t right) const;
 
   std::array<std::int32_t, 256> byte_ids_{};         // -1: this vocabulary lacks the byte

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <signal.h>
+
 #include <chrono>
 #include <cstddef>
 #include <string>
@@ -24,6 +26,9 @@ class Interrupt {
 
   /// Whether Ctrl-C was pressed. **Threads** any.
   [[nodiscard]] static bool requested() noexcept;
+
+ private:
+  struct sigaction old_ = {};
 };
 
 /// One line on stderr that says how far a long prompt is; silent where stderr is no terminal.

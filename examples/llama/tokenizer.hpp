@@ -54,6 +54,7 @@ class Tokenizer {
  private:
   Vocabulary vocabulary_;
   std::variant<Bpe, Words> splitter_;
+  std::string system_turn_;  // of --chat; empty for most models
 };
 
 }  // namespace llama

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,6 +26,7 @@ class Vocabulary {
   [[nodiscard]] std::string const& text(std::int32_t id) const;
   [[nodiscard]] std::optional<std::int32_t> find(std::string_view text) const;
   [[nodiscard]] bool is_control(std::int32_t id) const;
+  [[nodiscard]] bool is_normal(std::int32_t id) const;
   /// Control or user-defined: matched in the raw text and never split or merged.
   [[nodiscard]] bool is_special(std::int32_t id) const;
   [[nodiscard]] std::span<std::int32_t const> eos() const { return eos_; }
