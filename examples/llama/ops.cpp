@@ -227,13 +227,11 @@ void add(float* x, float const* y, std::size_t width)
   }
 }
 
-Rope::Rope(std::size_t dims, double base, double scale, std::span<float const> factors)
-    : dims_(dims), frequencies_(dims / 2)
+Rope::Rope(std::size_t dims, double base) : dims_(dims), frequencies_(dims / 2)
 {
   for (std::size_t i = 0; i < frequencies_.size(); ++i) {
     double const exponent = -2.0 * static_cast<double>(i) / static_cast<double>(dims);
-    double const factor = factors.empty() ? 1.0 : static_cast<double>(factors[i]);
-    frequencies_[i] = std::pow(base, exponent) * scale / factor;
+    frequencies_[i] = std::pow(base, exponent);
   }
 }
 

@@ -68,11 +68,11 @@ void swiglu(float* gate, float const* up, std::size_t width);
 /// x += y, for one row of `width`.
 void add(float* x, float const* y, std::size_t width);
 
-/// The rotations of a step's tokens: position p turns pair i by p * base^(-2i/dims) / factor[i].
+/// The rotations of a step's tokens: position p turns pair i by p * base^(-2i/dims).
 class Rope {
  public:
-  /// **Pre** `dims` even; `factors` is empty or has dims / 2 values.
-  Rope(std::size_t dims, double base, double scale, std::span<float const> factors);
+  /// **Pre** `dims` is even.
+  Rope(std::size_t dims, double base);
 
   /// Makes the tables for the rows of a step. **Cost** O(rows dims), in double precision.
   void set_positions(std::span<std::int64_t const> positions);
