@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
 
 /// \file The one failure hook: what happens when a caller breaks a precondition.
 ///
@@ -36,6 +37,23 @@ namespace detail {
   std::fputc('\n', stderr);
   std::abort();
 #endif
+}
+
+/// Runs `work`; false if memory ran out on the way. **Pre** `work` gives the strong guarantee.
+/// Without exceptions memory that runs out ends the program, as the language has it.
+template <class Work>
+[[nodiscard]] bool memory_sufficed_for(Work&& work)
+{
+#if defined(__cpp_exceptions)
+  try {
+    work();
+  } catch (std::bad_alloc const&) {
+    return false;
+  }
+#else
+  work();
+#endif
+  return true;
 }
 
 }  // namespace detail

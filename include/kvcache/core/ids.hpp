@@ -42,6 +42,9 @@ using RowId = Id<struct RowIdTag>;
 /// A step of the engine, numbered from 1 in the order of `begin`.
 using StepId = Id<struct StepIdTag, std::uint64_t>;
 
+/// A stream of steps, in the order in which the device runs them.
+using StreamId = Id<struct StreamIdTag>;
+
 /// A sequence: `slot` is used again after a close, `generation` tells the users apart.
 struct SequenceId {
   std::uint32_t slot{};

@@ -17,7 +17,7 @@ struct Done {};
 
 /// A `T`, or an `E` that says why not. Asking for the one that is absent breaks a precondition.
 template <class T, class E = Error>
-class [[nodiscard]] Result {
+class Result {
   static_assert(!std::is_same_v<T, E>,
                 "kvcache: a Result's value and its error are different types");
   static_assert(std::is_trivially_copyable_v<E>, "kvcache: a Result's error is plain data");

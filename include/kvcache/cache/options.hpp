@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/core/ids.hpp>
+#include <kvcache/device/device.hpp>
+#include <kvcache/pool/storage.hpp>
+
+#include <cstdint>
+
+/// \file What a cache is made with, besides the model's geometry.
+
+namespace kvcache::inline v0_1 {
+
+/// Every field has a default but `pages`.
+template <class Policy>
+struct Options {
+  PageCount pages = 0;                ///< usable pages; the page of zeros comes on top
+  std::uint32_t max_sequences = 256;  ///< open at the same time
+  Index max_sequence_tokens = 0;      ///< 0: as many as the pool holds
+  Index max_step_tokens = 8192;       ///< of one step, over all its chunks
+  Token vocabulary = 0;               ///< tokens are below this; 0: any that is not negative
+  Storage storage{};                  ///< the caller's memory for the pages; empty: the cache's own
+  Device* device = nullptr;           ///< null: the host; else it outlives the cache
+  typename Policy::prefix::Options prefix{};
+  typename Policy::replacement::Options replacement{};
+};
+
+}  // namespace kvcache::inline v0_1

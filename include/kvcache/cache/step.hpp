@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/cache/sequence.hpp>
+#include <kvcache/control/plan.hpp>
+#include <kvcache/control/prompt.hpp>
+#include <kvcache/core/error.hpp>
+#include <kvcache/core/ids.hpp>
+#include <kvcache/core/result.hpp>
+#include <kvcache/device/device.hpp>
+
+#include <span>
+#include <utility>
+
+/// \file A step in the hands of a caller.
+
+namespace kvcache::inline v0_1 {
+
+/// A forward pass as a transaction: `add` chunks, `submit`, run the kernels over `view()`, `commit`.
+/// A step that goes out of scope before `submit` never happened; after it, its rows never existed.
+/// Move-only. **Pre** the cache outlives it, and is not moved meanwhile.
+template <class State>
+class Step {
+ public:
+  using View = typename State::View;
+
+  Step(Step&& other) noexcept
+      : state_(std::exchange(other.state_, nullptr)),
+        id_(other.id_),
+        stream_(other.stream_),
+        submitted_(other.submitted_)
+  {
+  }
+  Step& operator=(Step&& other) noexcept
+  {
+    if (this != &other) {
+      end();
+      state_ = std::exchange(other.state_, nullptr);
+      id_ = other.id_;
+      stream_ = other.stream_;
+      submitted_ = other.submitted_;
+    }
+    return *this;
+  }
+  Step(Step const&) = delete;
+  Step& operator=(Step const&) = delete;
+  ~Step() { end(); }
+
+  [[nodiscard]] StepId id() const noexcept { return id_; }
+
+  /// Plans rows for the next tokens of `sequence`; returns how many. **Cost** O(tokens + pages taken).
+  /// **Errors** a `Shortage`, nothing changed: the step goes on without the chunk.
+  [[nodiscard]] Result<Index, Shortage> add(Sequence const& sequence, Chunk const& chunk)
+  {
+    return live().control.add(id_, sequence.id(), chunk);
+  }
+
+  /// Makes the plan and applies it to the pool. **Stream** ordered on the step's; does not wait.
+  /// **Errors** `stale_step`, `no_memory`; the step can still be dropped.
+  [[nodiscard]] Result<Done> submit()
+  {
+    State& state = live();
+    if (auto made = state.control.submit(id_); !made) {
+      return made.error();
+    }
+    submitted_ = true;
+    if (auto applied = state.pool.apply(state.control.plan(), stream_); !applied) {
+      Error const error = applied.error();
+      end();
+      return error;
+    }
+    return Done{};
+  }
+
+  /// What the kernels see. **Pre** `submit` succeeded.
+  [[nodiscard]] View view() const
+  {
+    KVCACHE_EXPECTS(state_ != nullptr && submitted_,
+                    "kvcache: Step::view() needs a submitted step; call submit() first");
+    return state_->pool.view();
+  }
+  /// What the step asked of the pool. **Pre** `submit` succeeded. Valid until the next step begins.
+  [[nodiscard]] Plan const& plan() const
+  {
+    KVCACHE_EXPECTS(state_ != nullptr && submitted_,
+                    "kvcache: Step::plan() needs a submitted step; call submit() first");
+    return state_->control.plan();
+  }
+
+  /// The kernels have run: of each chunk the first `accepted` tokens are real (empty: all of all), whole
+  /// pages are published, and the step is over. **Errors** `stale_step`, `bad_config`; nothing changed.
+  Result<Done> commit(std::span<Index const> accepted = {})
+  {
+    Result<Done> done = live().control.commit(id_, accepted);
+    if (done) {
+      state_ = nullptr;
+    }
+    return done;
+  }
+
+ private:
+  template <class Layout, class Policy>
+  friend class KVCache;
+
+  Step(State* state, StepId id, StreamRef stream) noexcept : state_(state), id_(id), stream_(stream)
+  {
+  }
+
+  [[nodiscard]] State& live() const
+  {
+    KVCACHE_EXPECTS(state_ != nullptr,
+                    "kvcache: this Step is over: it was committed, or moved from");
+    return *state_;
+  }
+  void end() noexcept
+  {
+    if (state_ == nullptr) {
+      return;
+    }
+    if (submitted_) {
+      state_->control.fail(id_);
+    } else {
+      state_->control.drop(id_);
+    }
+    state_ = nullptr;
+  }
+
+  State* state_;
+  StepId id_;
+  StreamRef stream_;
+  bool submitted_ = false;
+};
+
+}  // namespace kvcache::inline v0_1

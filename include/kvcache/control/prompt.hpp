@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/core/ids.hpp>
+#include <kvcache/prefix/domain.hpp>
+#include <kvcache/prefix/match.hpp>
+
+#include <span>
+
+/// \file What a caller asks of the control plane, and what a prefix hit answers.
+
+namespace kvcache::inline v0_1 {
+
+/// A request's tokens, and with whom it may share.
+struct Prompt {
+  std::span<Token const> tokens;
+  Domain const* domain = nullptr;  ///< null: the empty domain
+  Index fresh_tail = 1;  ///< tokens at the end that are always left to compute; at least 1
+};
+
+/// The tokens that a sequence computes in one step.
+struct Chunk {
+  std::span<Token const> tokens;
+};
+
+/// What a prefix hit gives.
+struct Hit {
+  Index rows = 0;  ///< rows that need no computing
+  Index shared_rows =
+    0;  ///< of these, rows in whole shared pages; the rest is copied when the sequence grows
+  PageCount new_pages = 0;  ///< pages that the rest of the prompt will take
+  Miss miss = Miss::none;   ///< why it is not more; for operators: it speaks of other domains
+};
+
+}  // namespace kvcache::inline v0_1

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/core/ids.hpp>
+#include <kvcache/prefix/match.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+/// \file Figures for operators, and the verdict of a self-check.
+
+namespace kvcache::inline v0_1 {
+
+/// How many values `Miss` has.
+inline constexpr std::size_t num_misses = static_cast<std::size_t>(Miss::partial) + 1;
+
+/// The state of the pages now, and counters since the start.
+struct Stats {
+  // pages: free + held + cached == capacity
+  PageCount capacity = 0;
+  PageCount free = 0;
+  PageCount held = 0;    ///< in the table of a sequence, or used by a step
+  PageCount cached = 0;  ///< only the prefix tree holds them: evictable
+  PageCount fenced =
+    0;  ///< of the held ones: wait for the step in flight, no live sequence uses them
+
+  std::uint32_t sequences = 0;
+  std::uint32_t tree_spans = 0;
+  std::uint64_t index_bytes = 0;
+
+  std::uint64_t prompt_tokens = 0;     ///< tokens of all prompts opened
+  std::uint64_t hit_tokens = 0;        ///< of these, rows that came from the tree
+  std::uint64_t misses[num_misses]{};  ///< opens by `Miss`
+  std::uint64_t planned_rows = 0;      ///< rows of submitted steps
+  std::uint64_t committed_rows = 0;
+  std::uint64_t evicted_pages = 0;
+  std::uint64_t copied_pages = 0;  ///< copies in submitted plans
+  std::uint64_t merged_pages = 0;  ///< duplicates replaced by a cached page at commit
+  std::uint64_t shortages = 0;
+};
+
+/// The verdict of `check_invariants`.
+struct Report {
+  char const* broken = nullptr;  ///< string literal: the invariant that does not hold
+  std::uint32_t where = 0;       ///< page, sequence slot or span, as the sentence says
+  [[nodiscard]] explicit operator bool() const noexcept { return broken == nullptr; }
+};
+
+}  // namespace kvcache::inline v0_1

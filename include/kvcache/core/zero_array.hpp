@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+/// \file A large array that starts as zeros and costs nothing until it is touched.
+///
+/// Tables with an entry for each page of a pool of 16 million would take tens of milliseconds to clear.
+/// The operating system hands out fresh memory as zeros already, one small page at the first touch;
+/// `calloc` passes that on, `std::vector` does not.
+
+namespace kvcache::inline v0_1 {
+
+namespace detail {
+
+/// No memory: throws, or ends the program where there are no exceptions.
+[[noreturn]] inline void fail_memory()
+{
+#if defined(__cpp_exceptions)
+  throw std::bad_alloc();
+#else
+  std::fputs("kvcache: out of memory\n", stderr);
+  std::abort();
+#endif
+}
+
+}  // namespace detail
+
+/// Owns `size()` elements that start as zero bytes.
+/// **Cost** construction O(1) above the allocator's threshold for fresh memory.
+template <class T>
+class ZeroArray {
+  static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>,
+                "kvcache: a ZeroArray holds plain data");
+
+ public:
+  ZeroArray() = default;
+
+  /// **Errors** `std::bad_alloc`.
+  explicit ZeroArray(std::size_t size)
+      : data_(static_cast<T*>(std::calloc(size, sizeof(T)))), size_(size)
+  {
+    if (!data_ && size != 0) {
+      detail::fail_memory();
+    }
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return size_ * sizeof(T); }
+  [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
+  [[nodiscard]] T const& operator[](std::size_t i) const noexcept { return data_[i]; }
+
+ private:
+  struct Free {
+    void operator()(T* memory) const noexcept { std::free(memory); }
+  };
+  std::unique_ptr<T[], Free> data_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace kvcache::inline v0_1

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/core/hash.hpp>
+#include <kvcache/core/ids.hpp>
+#include <kvcache/prefix/domain.hpp>
+#include <kvcache/prefix/id_table.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace kvcache::inline v0_1::detail {
+
+/// Numbers the domains in the order in which they are first named, so that the rest compares integers.
+/// A domain stays until the table goes; all its bytes are compared, never a hash alone.
+class DomainTable {
+ public:
+  /// The id of `domain`, new or known.
+  /// **Cost** O(bytes). **Errors** `std::bad_alloc`, nothing changed.
+  DomainId intern(Domain const& domain)
+  {
+    std::uint64_t const digest = digest_of(domain);
+    std::uint32_t const known = look_up(domain, digest);
+    if (known != nil) {
+      return DomainId{known};
+    }
+    auto const id = static_cast<std::uint32_t>(records_.size());
+    ids_.reserve(std::size_t{id} + 1);
+    records_.push_back(Record{.domain = domain, .digest = digest, .generation = 0});
+    ids_.insert(static_cast<std::uint32_t>(digest), id);
+    text_bytes_ += domain.bytes().size();
+    return DomainId{id};
+  }
+
+  [[nodiscard]] std::optional<DomainId> find(Domain const& domain) const noexcept
+  {
+    std::uint32_t const known = look_up(domain, digest_of(domain));
+    return known == nil ? std::nullopt : std::optional<DomainId>{DomainId{known}};
+  }
+
+  [[nodiscard]] std::uint32_t size() const noexcept
+  {
+    return static_cast<std::uint32_t>(records_.size());
+  }
+
+  [[nodiscard]] std::uint32_t generation(DomainId id) const noexcept
+  {
+    return records_[id.value].generation;
+  }
+
+  void raise_generation(DomainId id) noexcept { ++records_[id.value].generation; }
+
+  /// One number for what the domain is and how often it was forgotten, the same in every process.
+  [[nodiscard]] std::uint64_t digest(DomainId id) const noexcept
+  {
+    return mix(records_[id.value].digest, records_[id.value].generation);
+  }
+
+  [[nodiscard]] std::size_t bytes() const noexcept
+  {
+    return records_.capacity() * sizeof(Record) + text_bytes_ + ids_.bytes();
+  }
+
+ private:
+  struct Record {
+    Domain domain;
+    std::uint64_t digest;
+    std::uint32_t generation;
+  };
+
+  static std::uint64_t digest_of(Domain const& domain) noexcept
+  {
+    std::string_view const bytes = domain.bytes();
+    std::uint64_t h = mix(0, bytes.size());
+    std::uint64_t word = 0;
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      word = word << 8 | static_cast<unsigned char>(bytes[i]);
+      if (i % 8 == 7) {
+        h = mix(h, word);
+        word = 0;
+      }
+    }
+    return mix(h, word);
+  }
+
+  [[nodiscard]] std::uint32_t look_up(Domain const& domain, std::uint64_t digest) const noexcept
+  {
+    return ids_.find(static_cast<std::uint32_t>(digest),
+                     [&](std::uint32_t id) { return records_[id].domain == domain; });
+  }
+
+  std::vector<Record> records_;  // by domain id
+  IdTable ids_;
+  std::size_t text_bytes_ = 0;
+};
+
+}  // namespace kvcache::inline v0_1::detail
