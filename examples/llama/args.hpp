@@ -30,8 +30,8 @@ struct Args {
   bool help = false;
 };
 
-/// Reads the arguments after the program's name. **Errors** `UsageError` naming the argument, its value and the
-/// values that are right.
+/// Reads the arguments after the program's name. **Errors** `UsageError` naming the argument, its
+/// value and the values that are right.
 [[nodiscard]] Args parse_args(std::span<char const* const> arguments);
 
 /// What `--help` prints.

@@ -12,7 +12,8 @@ namespace llama {
 
 namespace {
 
-/// GPT-2's printable letter for each byte: the byte itself where it prints, else the next one from U+0100.
+/// GPT-2's printable letter for each byte: the byte itself where it prints, else the next one from
+/// U+0100.
 constexpr std::array<std::uint16_t, 256> make_byte_letters()
 {
   std::array<std::uint16_t, 256> letters{};

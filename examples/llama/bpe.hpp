@@ -3,13 +3,14 @@
 
 /// \file Byte-level byte-pair encoding, as GPT-2 introduced it.
 ///
-///   "low lower"  ->  pre-tokenizer  "low" | " lower"        no merge crosses a bar
-///   " lower"     ->  l o w e r with the space written as the letter U+0120 (each byte has a printable letter)
-///                ->  the pair of neighbours with the best rank merges, again and again, until no pair has one
+///   "low lower"  ->  pre-tokenizer  "low" | " lower"              no merge crosses a bar
+///   " lower"     ->  l o w e r, the space written as U+0120       each byte has a printable letter
+///                ->  the neighbours with the best rank merge, again and again, until none are left
 ///
-/// Cost: a heap of candidate pairs, O(n log n) a word; a word is rarely long, but a prompt without spaces is.
-/// Source: Sennrich et al. 2016 (merges); Radford et al. 2019 (bytes); llama.cpp's pre-tokenizers `smollm`
-/// (each digit alone, then GPT-2's pattern) and `gpt-2`.
+/// Cost: a heap of candidate pairs, O(n log n) a word; words are short, but a prompt without spaces
+/// is one long word.
+/// Source: Sennrich et al. 2016 (merges); Radford et al. 2019 (bytes); llama.cpp's pre-tokenizers
+/// `smollm` (each digit alone, then GPT-2's pattern) and `gpt-2`.
 
 #include <array>
 #include <cstdint>

@@ -21,13 +21,14 @@ struct Config {
   bool tied = false;  // no output.weight: the embedding is the head
 };
 
-/// Reads the metadata of `model` and checks that every tensor of a Llama is there with the right shape and
-/// that there is none this decoder would ignore (biases, experts, rope factors).
-/// Names and dims: `token_embd.weight` {width, vocab}; per layer N `blk.N.` + `attn_norm.weight` {width},
-/// `attn_q.weight` {width, heads * head_dim}, `attn_k.weight`, `attn_v.weight` {width, kv_heads * head_dim},
-/// `attn_output.weight` {heads * head_dim, width}, `ffn_norm.weight` {width}, `ffn_gate.weight`,
-/// `ffn_up.weight` {width, ffn}, `ffn_down.weight` {ffn, width}; `output_norm.weight` {width} and, unless
-/// tied, `output.weight` {width, vocab}. Norms are F32. **Errors** `Error` naming field, value and what is right.
+/// Reads the metadata of `model` and checks that every tensor of a Llama is there with the right
+/// shape and that there is none this decoder would ignore (biases, experts, rope factors). Names
+/// and dims: `token_embd.weight` {width, vocab}; per layer N `blk.N.` + `attn_norm.weight` {width},
+/// `attn_q.weight` {width, heads * head_dim}, `attn_k.weight`, `attn_v.weight` {width, kv_heads *
+/// head_dim}, `attn_output.weight` {heads * head_dim, width}, `ffn_norm.weight` {width},
+/// `ffn_gate.weight`, `ffn_up.weight` {width, ffn}, `ffn_down.weight` {ffn, width};
+/// `output_norm.weight` {width} and, unless tied, `output.weight` {width, vocab}. Norms are F32.
+/// **Errors** `Error` naming field, value and what is right.
 [[nodiscard]] Config read_config(Gguf const& model);
 
 }  // namespace llama

@@ -6,7 +6,8 @@
 
 namespace llama {
 
-/// The recall model (recall.gguf), part of the program: what runs without `--model`. 64-byte aligned.
+/// The recall model (recall.gguf), part of the program: what runs without `--model`. 64-byte
+/// aligned.
 [[nodiscard]] std::span<std::byte const> embedded_model();
 
 }  // namespace llama

@@ -6,9 +6,10 @@
 ///   "GGUF" version | counts | key = value ... | name, shape, type, offset ... | pad | tensor bytes ...
 ///                                                                                   ^ data, aligned
 ///
-/// Nothing is copied: strings, arrays and tensors point into the mapped file. The file is not trusted:
-/// each count and length is compared with the bytes that are left before anything of that size is
-/// allocated, and each tensor is known to lie inside the file before anyone sees its address.
+/// Nothing is copied: strings, arrays and tensors point into the mapped file. The file is not
+/// trusted: each count and length is compared with the bytes that are left before anything of that
+/// size is allocated, and each tensor is known to lie inside the file before anyone sees its
+/// address.
 ///
 /// Source: the GGUF specification in the ggml repository (docs/gguf.md), versions 2 and 3.
 
@@ -35,8 +36,8 @@ enum class TensorType : std::uint32_t { f32 = 0, f16 = 1, q4_0 = 2, q4_1 = 3, q8
 /// Bytes of one block of `type`.
 [[nodiscard]] std::uint64_t block_bytes(TensorType type);
 
-/// One tensor in the file. **Shape** `dims[0]` runs fastest: a matrix y = W x has dims {in, out} and is
-/// stored row by row, one row per output.
+/// One tensor in the file. **Shape** `dims[0]` runs fastest: a matrix y = W x has dims {in, out}
+/// and is stored row by row, one row per output.
 struct Tensor {
   std::string name;
   TensorType type = TensorType::f32;

@@ -49,8 +49,8 @@ class GgufCursor {
     return value;
   }
 
-  /// A count of things that take at least `each` bytes: it is refused when they cannot all be there,
-  /// so that the caller may reserve room for them.
+  /// A count of things that take at least `each` bytes: it is refused when they cannot all be
+  /// there, so that the caller may reserve room for them.
   [[nodiscard]] std::uint64_t count(std::string_view field, std::uint64_t each)
   {
     auto const value = number<std::uint64_t>(field);

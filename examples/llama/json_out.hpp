@@ -19,8 +19,8 @@ struct Dump {
   std::vector<std::int32_t> generated;
 };
 
-/// `{"prompt_tokens": [...], "top5": [[[id, logit], ...], ...], "generated": [...]}`. Logits have nine digits, so
-/// they read back as the same float; a logit that is no number is written `null`.
+/// `{"prompt_tokens": [...], "top5": [[[id, logit], ...], ...], "generated": [...]}`. Logits have
+/// nine digits, so they read back as the same float; a logit that is no number is written `null`.
 [[nodiscard]] std::string to_json(Dump const& dump);
 /// **Errors** `Error` naming the file when it cannot be written whole.
 void write_dump(Dump const& dump, std::string const& path);

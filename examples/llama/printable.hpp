@@ -6,8 +6,8 @@
 
 namespace llama {
 
-/// `text` in quotes, for an error sentence: cut at 80 bytes, control bytes written as \xNN, because what
-/// a file or a command line holds must not steer the terminal.
+/// `text` in quotes, for an error sentence: cut at 80 bytes, control bytes written as \xNN, because
+/// what a file or a command line holds must not steer the terminal.
 [[nodiscard]] inline std::string quoted(std::string_view text)
 {
   constexpr std::string_view digits = "0123456789abcdef";

@@ -38,7 +38,8 @@ Interrupt::Interrupt()
   interrupted = false;
   struct sigaction action = {};
   action.sa_handler = on_interrupt;
-  // RESETHAND: a second Ctrl-C kills, should the program be stuck. RESTART: output is not cut in the middle.
+  // RESETHAND: a second Ctrl-C kills, should the program be stuck. RESTART: output is not cut in
+  // the middle.
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   ::sigaction(SIGINT, &action, &old_);
 }

@@ -13,8 +13,8 @@ namespace llama {
 [[nodiscard]] bool stdout_is_terminal();
 [[nodiscard]] bool stderr_is_terminal();
 
-/// Ctrl-C asks the program to stop; it does not kill it. While one of these lives, the first SIGINT only raises
-/// a flag; a second one kills as usual. The old handler comes back at the end.
+/// Ctrl-C asks the program to stop; it does not kill it. While one of these lives, the first SIGINT
+/// only raises a flag; a second one kills as usual. The old handler comes back at the end.
 class Interrupt {
  public:
   static constexpr int exit_code = 130;

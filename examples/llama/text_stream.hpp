@@ -9,7 +9,8 @@
 
 namespace llama {
 
-/// Holds back the bytes of an unfinished UTF-8 sequence so that a terminal never sees half a letter.
+/// Holds back the bytes of an unfinished UTF-8 sequence so that a terminal never sees half a
+/// letter.
 class Utf8Stream {
  public:
   /// Adds bytes; returns the part that is whole. Bytes that can never become UTF-8 pass unchanged.

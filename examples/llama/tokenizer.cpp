@@ -24,7 +24,8 @@ std::variant<Bpe, Words> make_splitter(Gguf const& model, Vocabulary const& voca
               "; this program knows 'gpt2' and 'words'");
 }
 
-/// The system turn that the model's chat template puts first when the user gives none; empty without one.
+/// The system turn that the model's chat template puts first when the user gives none; empty
+/// without one.
 std::string default_system_turn(Gguf const& model)
 {
   std::string const opening = std::string(turn_start) + "system\n";

@@ -3,8 +3,9 @@
 
 /// \file Text to token ids and back, as the model file asks for it.
 ///
-/// The text is raw: special tokens written in it (`<|im_start|>`, `<s>`) are recognised, the longest first,
-/// and nothing is added in front. What lies between them goes to the model's own splitter:
+/// The text is raw: special tokens written in it (`<|im_start|>`, `<s>`) are recognised, the
+/// longest first, and nothing is added in front. What lies between them goes to the model's own
+/// splitter:
 ///   gpt2   byte-level byte-pair encoding, pre-tokenizers `smollm` and `gpt-2` (bpe.hpp)
 ///   words  one token per known word, digit or mark of punctuation (words.hpp)
 
@@ -25,16 +26,17 @@ namespace llama {
 
 class Tokenizer {
  public:
-  /// **Errors** `Error`: a tokenizer this program does not know, a vocabulary that contradicts itself.
-  /// The `Gguf` may go afterwards.
+  /// **Errors** `Error`: a tokenizer this program does not know, a vocabulary that contradicts
+  /// itself. The `Gguf` may go afterwards.
   explicit Tokenizer(Gguf const& model);
 
   /// **Cost** O(n log n) in the length of the longest word, linear in the text.
   /// **Errors** `Error` naming the word or byte that the vocabulary cannot write.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const;
 
-  /// The bytes that `id` adds to a text whose last token is `previous` (-1: the text starts here). The bytes
-  /// may end inside a UTF-8 sequence; see `TextStream`. **Errors** `Error` when `id` is out of range.
+  /// The bytes that `id` adds to a text whose last token is `previous` (-1: the text starts here).
+  /// The bytes may end inside a UTF-8 sequence; see `TextStream`. **Errors** `Error` when `id` is
+  /// out of range.
   [[nodiscard]] std::string decode(std::int32_t id, std::int32_t previous = -1) const;
   [[nodiscard]] std::string decode(std::span<std::int32_t const> ids) const;
 

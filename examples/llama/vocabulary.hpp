@@ -17,8 +17,8 @@ namespace llama {
 /// The token list of a model file: text and kind of each id, and which of them are special.
 class Vocabulary {
  public:
-  /// Reads `tokenizer.ggml.tokens`, `.token_type` and the end-of-text ids.
-  /// **Errors** `Error`: no tokens, the same token twice, arrays of different lengths, ids out of range.
+  /// Reads `tokenizer.ggml.tokens`, `.token_type` and the end-of-text ids. **Errors** `Error`: no
+  /// tokens, the same token twice, arrays of different lengths, ids out of range.
   explicit Vocabulary(Gguf const& model);
 
   [[nodiscard]] std::int32_t size() const { return static_cast<std::int32_t>(texts_.size()); }

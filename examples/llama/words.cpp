@@ -45,7 +45,9 @@ std::string Words::joined(std::string_view token, std::string_view previous) con
 {
   bool const tight = previous.empty() || is_one_of(token, marks) ||
                      (is_one_of(token, digits) && is_one_of(previous, digits));
-  return (tight ? "" : " ") + std::string(token);
+  std::string out = tight ? "" : " ";
+  out += token;
+  return out;
 }
 
 }  // namespace llama

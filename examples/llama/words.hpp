@@ -10,8 +10,8 @@
 
 namespace llama {
 
-/// The recall model's tokenizer: lower-case words; each digit and each of `. , ?` is a token of its own.
-/// Tokens join with spaces, none before `. , ?` and none between digits.
+/// The recall model's tokenizer: lower-case words; each digit and each of `. , ?` is a token of its
+/// own. Tokens join with spaces, none before `. , ?` and none between digits.
 class Words {
  public:
   /// Appends the ids of `text`. **Errors** `Error` naming a word that the vocabulary lacks.

@@ -8,6 +8,7 @@
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/refusals.hpp>
 #include <kvcache/control/self_check.hpp>
+#include <kvcache/control/sequence_calls.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/stats.hpp>
 #include <kvcache/control/step_state.hpp>
@@ -43,14 +44,12 @@ namespace kvcache::inline v0_1 {
 
 /// See the file comment.
 template <class Allocator, class Prefix, class Replacement>
-class Control {
- public:
-  using Book = PageBook<Allocator, Prefix, Replacement>;
+class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
+  using Base = SequenceCalls<Allocator, Prefix, Replacement>;
 
-  struct PolicyOptions {
-    typename Prefix::Options prefix{};
-    typename Replacement::Options replacement{};
-  };
+ public:
+  using Base::options;
+  using typename Base::PolicyOptions;
 
   /// **Errors** the first field of `options` that cannot work; `no_memory`.
   [[nodiscard]] static Result<Control> create(ControlOptions options,
@@ -61,188 +60,9 @@ class Control {
     }
     std::optional<Control> made;
     if (!detail::memory_sufficed_for([&] { made.emplace(Control(options, policies)); })) {
-      return Error{Why::no_memory,
-                   "pages",
-                   options.pages,
-                   "the host has no memory for the bookkeeping of so many"};
+      return detail::no_memory_for_pages(options.pages);
     }
     return std::move(*made);
-  }
-
-  [[nodiscard]] ControlOptions const& options() const noexcept { return state_.options; }
-
-  // ---- sequences
-
-  /// What `open` would find; pins nothing, moves no recency. A prompt that `open` refuses hits nothing.
-  /// **Cost** O(prompt).
-  [[nodiscard]] Hit probe(Prompt const& prompt) const noexcept
-  {
-    if (detail::check(prompt, options()).why != Why::ok) {
-      return {};
-    }
-    std::optional<DomainId> const domain = tree().find(domain_of(prompt));
-    Match const match =
-      tree().match(domain.value_or(DomainId{nil}), prompt.tokens, matchable(prompt));
-    return {
-      .rows = match.rows(options().page_tokens),
-      .shared_rows = match.full_pages * options().page_tokens,
-      .new_pages = state_.pages_of(prompt.tokens.size()) - static_cast<PageCount>(match.full_pages),
-      .miss = match.miss};
-  }
-
-  /// Opens a sequence and attaches the longest cached prefix of the prompt, but for its `fresh_tail`.
-  /// **Post** `info(id).length` rows need no computing. **Cost** O(prompt).
-  /// **Errors** `bad_token`, `bad_config`, `too_large`, `no_rows`, `no_memory`.
-  [[nodiscard]] Result<SequenceId> open(Prompt const& prompt)
-  {
-    if (Error const error = detail::check(prompt, options()); error.why != Why::ok) {
-      return error;
-    }
-    if (state_.free_slots.empty()) {
-      return detail::no_rows(options());
-    }
-    detail::SequenceState& s = state_.sequences[state_.free_slots.back()];
-    Match match{};
-    if (!detail::memory_sufficed_for([&] {
-          s.domain = state_.book.intern(domain_of(prompt));
-          match = tree().match(s.domain, prompt.tokens, matchable(prompt));
-          state_.attach(s, prompt.tokens, match);
-        })) {
-      s.table.clear();
-      return detail::no_memory(prompt.tokens.size());
-    }
-    for (PageId const page : s.table) {
-      state_.book.share(page);
-    }
-    s.domain_generation = tree().generation(s.domain);
-    s.cached = s.length();
-    s.miss = match.miss;
-    s.indexed = static_cast<PageCount>(match.full_pages);
-    state_.stats.prompt_tokens += prompt.tokens.size();
-    state_.stats.hit_tokens += static_cast<std::uint64_t>(s.cached);
-    state_.stats.misses[static_cast<std::size_t>(match.miss)] += 1;
-    return state_.take_slot();
-  }
-
-  /// A second sequence with the same rows. Pages are shared; the first of the two that writes into a shared
-  /// page gets a copy of it. **Cost** O(pages + tokens).
-  /// **Errors** `stale_sequence`, `busy` (in the step in flight), `no_rows`, `no_memory`.
-  [[nodiscard]] Result<SequenceId> fork(SequenceId id)
-  {
-    detail::SequenceState const* const from = idle(id);
-    if (from == nullptr) {
-      return unusable(id);
-    }
-    if (state_.free_slots.empty()) {
-      return detail::no_rows(options());
-    }
-    detail::SequenceState& s = state_.sequences[state_.free_slots.back()];
-    if (!detail::memory_sufficed_for([&] {
-          detail::reserve_to(s.table, from->table.size() + 1);
-          s.tokens.assign(from->tokens.begin(), from->tokens.end());
-        })) {
-      s.tokens.clear();
-      return detail::no_memory(from->tokens.size());
-    }
-    for (PageId const page : from->table) {
-      s.table.push_back(page);
-      state_.book.share(page);
-    }
-    s.domain = from->domain;
-    s.domain_generation = from->domain_generation;
-    s.cached = s.length();
-    s.miss = Miss::none;
-    s.indexed = from->indexed;
-    return state_.take_slot();
-  }
-
-  /// Cuts the sequence to its first `length` rows; a longer `length` keeps all. Returns the length kept.
-  /// **Cost** O(pages dropped). **Errors** `stale_sequence`, `busy`, `bad_config`, `no_memory`.
-  [[nodiscard]] Result<Index> truncate(SequenceId id, Index length)
-  {
-    detail::SequenceState* const s = idle(id);
-    if (s == nullptr) {
-      return unusable(id);
-    }
-    if (length < 0) {
-      return Error{Why::bad_config, "length", length, "must not be negative"};
-    }
-    if (length >= s->length()) {
-      return s->length();
-    }
-    PageCount const keep = state_.pages_of(static_cast<std::size_t>(length));
-    if (!detail::memory_sufficed_for([&] {
-          if (keep > 0 && keep < s->table.size() && tree().contains(s->table[keep - 1])) {
-            state_.book.end_span_at(s->table[keep - 1], static_cast<Index>(keep - 1));
-          }
-        })) {
-      return detail::no_memory(static_cast<std::size_t>(length));
-    }
-    state_.shrink(s->table, keep);
-    s->tokens.resize(static_cast<std::size_t>(length));
-    auto const whole = static_cast<PageCount>(length / options().page_tokens);
-    s->indexed = s->indexed < whole ? s->indexed : whole;
-    s->synced = s->synced < keep ? s->synced : keep;
-    return length;
-  }
-
-  /// Ends the sequence; what it published stays cached. In a step, the step keeps its pages until it retires.
-  /// **Cost** O(pages). **Errors** `stale_sequence`: it was closed before, nothing changed.
-  Result<Done> close(SequenceId id) noexcept
-  {
-    detail::SequenceState* const s = state_.find(id);
-    if (s == nullptr) {
-      return detail::stale(id);
-    }
-    if (s->step_chunk != nil) {
-      detail::ChunkState& chunk = state_.step.chunks[s->step_chunk];
-      chunk.orphan = true;
-      chunk.orphan_table = std::move(s->table);
-      s->table.clear();
-    }
-    state_.shrink(s->table, 0);
-    state_.give_slot(*s, id.slot);
-    return Done{};
-  }
-
-  /// Weights changed, or a tenant left: nothing cached in the domain is found any more. Sequences that are open keep their
-  /// rows, and publish no more. **Cost** O(spans of the tree).
-  void forget(Domain const& domain) noexcept
-  {
-    if (std::optional<DomainId> const id = tree().find(domain)) {
-      state_.book.forget(*id);
-    }
-  }
-
-  [[nodiscard]] Result<SequenceInfo> info(SequenceId id) const noexcept
-  {
-    detail::SequenceState const* const s = state_.find(id);
-    if (s == nullptr) {
-      return detail::stale(id);
-    }
-    return SequenceInfo{.length = s->length(),
-                        .cached = s->cached,
-                        .pages = static_cast<PageCount>(s->table.size()),
-                        .row = RowId{id.slot},
-                        .miss = s->miss};
-  }
-  /// The sequence's pages in order, empty for a stale one; valid until the next call that changes control.
-  [[nodiscard]] std::span<PageId const> table(SequenceId id) const noexcept
-  {
-    detail::SequenceState const* const s = state_.find(id);
-    return s == nullptr ? std::span<PageId const>{} : std::span<PageId const>(s->table);
-  }
-  /// Its committed tokens, likewise.
-  [[nodiscard]] std::span<Token const> tokens(SequenceId id) const noexcept
-  {
-    detail::SequenceState const* const s = state_.find(id);
-    return s == nullptr ? std::span<Token const>{} : std::span<Token const>(s->tokens);
-  }
-
-  /// How many hold `page`: tables, the tree, a copy in flight. 0: free. **Pre** a usable page.
-  [[nodiscard]] std::uint32_t holders(PageId page) const noexcept
-  {
-    return state_.book.allocator().count(page);
   }
 
   // ---- steps
@@ -250,15 +70,12 @@ class Control {
   /// Opens a step. **Errors** `busy`: the step before has not retired. **Cost** O(1).
   [[nodiscard]] Result<StepId> begin(StreamId stream = {}) noexcept
   {
-    if (state_.step.stage != detail::StepState::Stage::none) {
-      return Error{Why::busy,
-                   "step",
-                   static_cast<std::int64_t>(state_.step.id.value),
-                   "commit, fail or drop it first"};
+    if (state_.step.stage != Stage::none) {
+      return detail::busy(state_.step.id);
     }
     state_.step.clear();
     state_.step.id = StepId{state_.next_step++};
-    state_.step.stage = detail::StepState::Stage::open;
+    state_.step.stage = Stage::open;
     state_.step.plan.stream = stream;
     return state_.step.id;
   }
@@ -268,11 +85,8 @@ class Control {
   /// **Cost** O(tokens + pages taken). **Errors** a `Shortage`, nothing changed.
   [[nodiscard]] Result<Index, Shortage> add(StepId id, SequenceId sequence, Chunk const& chunk)
   {
-    if (id != state_.step.id || state_.step.stage != detail::StepState::Stage::open) {
-      return refused({Why::stale_step,
-                      "step",
-                      static_cast<std::int64_t>(id.value),
-                      "is not open; begin a new one"});
+    if (!at(id, Stage::open)) {
+      return refused(detail::stale(id));
     }
     detail::SequenceState* const s = idle(sequence);
     if (s == nullptr) {
@@ -313,7 +127,7 @@ class Control {
   /// **Errors** `stale_step`, `no_memory`.
   [[nodiscard]] Result<Done> submit(StepId id)
   {
-    if (id != state_.step.id || state_.step.stage != detail::StepState::Stage::open) {
+    if (!at(id, Stage::open)) {
       return detail::stale(id);
     }
     if (!detail::memory_sufficed_for([&] { detail::make_plan(state_); })) {
@@ -321,7 +135,7 @@ class Control {
       return detail::no_memory(state_.step.tokens.size());
     }
     detail::mark_planned(state_);
-    state_.step.stage = detail::StepState::Stage::submitted;
+    state_.step.stage = Stage::submitted;
     return Done{};
   }
 
@@ -331,7 +145,7 @@ class Control {
   /// Takes an open step back: nothing happened. **Cost** as its adds. **Errors** `stale_step`.
   Result<Done> drop(StepId id) noexcept
   {
-    if (id != state_.step.id || state_.step.stage != detail::StepState::Stage::open) {
+    if (!at(id, Stage::open)) {
       return detail::stale(id);
     }
     for (std::size_t i = state_.step.chunks.size(); i-- > 0;) {
@@ -346,7 +160,7 @@ class Control {
   /// **Cost** O(tokens + pages). **Errors** `stale_step`, `bad_config`; nothing changed.
   Result<Done> commit(StepId id, std::span<Index const> accepted = {})
   {
-    if (id != state_.step.id || state_.step.stage != detail::StepState::Stage::submitted) {
+    if (!at(id, Stage::submitted)) {
       return detail::stale(id);
     }
     if (Error const error = detail::check(accepted, plan().chunks); error.why != Why::ok) {
@@ -371,7 +185,7 @@ class Control {
   /// Retires a submitted step that did not run to its end: its rows never existed. **Errors** `stale_step`.
   Result<Done> fail(StepId id) noexcept
   {
-    if (id != state_.step.id || state_.step.stage != detail::StepState::Stage::submitted) {
+    if (!at(id, Stage::submitted)) {
       return detail::stale(id);
     }
     for (std::size_t i = state_.step.chunks.size(); i-- > 0;) {
@@ -391,39 +205,20 @@ class Control {
   [[nodiscard]] Report check_invariants() const { return detail::check_state(state_); }
 
  private:
-  Control(ControlOptions const& options, PolicyOptions const& policies)
-      : state_(options, policies.prefix, policies.replacement)
-  {
-  }
+  using Base::Base;
+  using Base::idle;
+  using Base::state_;
+  using Base::unusable;
+  using Stage = detail::StepState::Stage;
 
-  [[nodiscard]] Prefix const& tree() const noexcept { return state_.book.tree(); }
-  [[nodiscard]] Domain const& domain_of(Prompt const& prompt) const noexcept
+  [[nodiscard]] bool at(StepId id, Stage stage) const noexcept
   {
-    return prompt.domain != nullptr ? *prompt.domain : empty_domain_;
-  }
-  [[nodiscard]] static Index matchable(Prompt const& prompt) noexcept
-  {
-    auto const tokens = static_cast<Index>(prompt.tokens.size());
-    return tokens > prompt.fresh_tail ? tokens - prompt.fresh_tail : 0;
-  }
-  /// The sequence, if no step in flight has it.
-  [[nodiscard]] detail::SequenceState* idle(SequenceId id) noexcept
-  {
-    detail::SequenceState* const s = state_.find(id);
-    return s != nullptr && s->step_chunk == nil ? s : nullptr;
-  }
-
-  [[nodiscard]] Error unusable(SequenceId id) const noexcept
-  {
-    return state_.find(id) == nullptr ? detail::stale(id) : detail::in_step(id);
+    return id == state_.step.id && state_.step.stage == stage;
   }
   [[nodiscard]] static Shortage refused(Error const& error) noexcept
   {
     return {.why = error.why, .detail = error};
   }
-
-  detail::ControlState<Allocator, Prefix, Replacement> state_;
-  Domain empty_domain_{};
 };
 
 }  // namespace kvcache::inline v0_1

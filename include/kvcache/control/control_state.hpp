@@ -83,15 +83,21 @@ struct ControlState {
     return const_cast<ControlState*>(this)->find(id);
   }
 
-  /// Occupies the slot that `free_slots` names next.
-  SequenceId take_slot() noexcept
+  /// Makes the sequence that `s` was filled for the user of its slot and a holder of its pages.
+  /// **Pre** `s` is the slot that `free_slots` names next.
+  SequenceId enter(SequenceState& s, PageCount indexed, Miss miss) noexcept
   {
     std::uint32_t const slot = free_slots.back();
     free_slots.pop_back();
-    SequenceState& s = sequences[slot];
+    for (PageId const page : s.table) {
+      book.share(page);
+    }
     s.generation += 1;
     s.step_chunk = nil;
+    s.indexed = indexed;
     s.synced = 0;
+    s.cached = s.length();
+    s.miss = miss;
     return {slot, s.generation};
   }
   void give_slot(SequenceState& s, std::uint32_t slot) noexcept
@@ -113,6 +119,19 @@ struct ControlState {
       table.pop_back();
       book.release(page);
     }
+  }
+
+  /// Cuts an idle sequence to `length` rows, fewer than it has. **Errors** `std::bad_alloc`, nothing changed.
+  void cut(SequenceState& s, Index length)
+  {
+    PageCount const keep = pages_of(static_cast<std::size_t>(length));
+    if (keep > 0 && keep < s.table.size() && book.tree().contains(s.table[keep - 1])) {
+      book.end_span_at(s.table[keep - 1], static_cast<Index>(keep - 1));
+    }
+    shrink(s.table, keep);
+    s.tokens.resize(static_cast<std::size_t>(length));
+    s.indexed = smaller(s.indexed, static_cast<PageCount>(length / options.page_tokens));
+    s.synced = smaller(s.synced, keep);
   }
 
   /// Fills the table and the tokens of a new sequence from a match; the counts are the caller's.

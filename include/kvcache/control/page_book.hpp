@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/reclaimed.hpp>
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
@@ -30,33 +31,6 @@
 /// Cost: share and release are O(1); evicting is O(1) a page; nothing here allocates but the index itself.
 
 namespace kvcache::inline v0_1 {
-
-/// What an open step evicted, so that dropping the step can put it back.
-class Reclaimed {
- public:
-  [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
-  void clear() noexcept
-  {
-    entries_.clear();
-    pages_.clear();
-    tokens_.clear();
-  }
-
- private:
-  template <class, class, class>
-  friend class PageBook;
-
-  struct Entry {
-    DomainId domain;
-    std::uint32_t generation;
-    PageId parent;  // the page before the first one, zero_page at the root
-    PageCount pages;
-    bool whole_span;
-  };
-  std::vector<Entry> entries_;
-  std::vector<PageId> pages_;  // of each entry, last page first
-  std::vector<Token> tokens_;  // of each entry, in the order of the sequence
-};
 
 /// See the file comment.
 template <class Allocator, class Prefix, class Replacement>
@@ -117,7 +91,7 @@ class PageBook {
     if (tree_.last_page(span) == page) {
       return;
     }
-    policy_.reserve(tree_.span_id_bound() + 1);
+    reserve_span();
     auto const at = static_cast<PageCount>(index - tree_.first_token(span) / page_tokens_ + 1);
     SpanId const head = tree_.split(span, at);
     // The tail keeps its id and its place in the policy. The head is used, or about to be; if not, it is
@@ -146,7 +120,8 @@ class PageBook {
     while (num_free() < out.size()) {
       evict(static_cast<PageCount>(out.size()) - num_free(), journal);
     }
-    allocator_.take(out);
+    KVCACHE_EXPECTS(allocator_.take(out),
+                    "kvcache: PageBook::take needs free and cached pages enough for all of it");
   }
 
   /// Undoes the latest `take`. Evictions are undone by `restore`.
@@ -180,7 +155,7 @@ class PageBook {
                std::span<PageId const> pages,
                bool alone)
   {
-    policy_.reserve(tree_.span_id_bound() + 1);
+    reserve_span();
     tree_.insert(domain, parent, tokens, pages, alone);
     for (PageId const page : pages) {
       allocator_.share(page);
@@ -286,6 +261,14 @@ class PageBook {
     }
   }
 
+  /// Room in the policy for one span more. **Errors** `std::bad_alloc`.
+  void reserve_span()
+  {
+    if (!policy_.reserve(tree_.span_id_bound() + 1)) {
+      detail::out_of_memory();
+    }
+  }
+
   [[nodiscard]] SpanFacts facts(SpanId span) const noexcept
   {
     return {.domain = tree_.domain(span).value,
@@ -356,7 +339,7 @@ class PageBook {
     std::size_t got = 0;
     for (; got < pages.size(); ++got) {
       PageId page{};
-      allocator_.take(std::span(&page, 1));
+      (void)allocator_.take(std::span(&page, 1));  // there are free ones
       if (page != pages[pages.size() - 1 - got]) {
         allocator_.untake(std::span(&page, 1));
         break;
@@ -371,7 +354,7 @@ class PageBook {
       }
     }
     if (!back || !detail::memory_sufficed_for([&] {
-          policy_.reserve(tree_.span_id_bound() + 1);
+          reserve_span();
           tree_.insert(entry.domain, entry.parent, tokens, pages, grow_span);
         })) {
       for (; got > 0; --got) {

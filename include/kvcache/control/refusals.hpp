@@ -112,6 +112,11 @@ namespace kvcache::inline v0_1::detail {
           "the host has no memory for their bookkeeping"};
 }
 
+[[nodiscard]] inline Error no_memory_for_pages(PageCount pages) noexcept
+{
+  return {Why::no_memory, "pages", pages, "the host has no memory for the bookkeeping of so many"};
+}
+
 [[nodiscard]] inline Error stale(SequenceId id) noexcept
 {
   return {
@@ -124,6 +129,14 @@ namespace kvcache::inline v0_1::detail {
           "step",
           static_cast<std::int64_t>(id.value),
           "is not at this stage: begin, add, submit, then commit or fail"};
+}
+
+[[nodiscard]] inline Error busy(StepId step) noexcept
+{
+  return {Why::busy,
+          "step",
+          static_cast<std::int64_t>(step.value),
+          "is not over; commit, fail or drop it first"};
 }
 
 [[nodiscard]] inline Error in_step(SequenceId id) noexcept

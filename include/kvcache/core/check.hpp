@@ -39,6 +39,16 @@ namespace detail {
 #endif
 }
 
+/// Says that memory ran out, as `new` does.
+[[noreturn]] inline void out_of_memory()
+{
+#if defined(__cpp_exceptions)
+  throw std::bad_alloc();
+#else
+  fail("kvcache: the host has no memory left");
+#endif
+}
+
 /// Runs `work`; false if memory ran out on the way. **Pre** `work` gives the strong guarantee.
 /// Without exceptions memory that runs out ends the program, as the language has it.
 template <class Work>

@@ -27,6 +27,10 @@ class SpanStore {
   {
     return spans_[id].buffer.size() != 0;
   }
+  [[nodiscard]] bool in_domain(std::uint32_t id, DomainId domain) const noexcept
+  {
+    return in_use(id) && spans_[id].domain == domain;
+  }
 
   /// The id that `use` will take. Until then nothing changed.
   /// **Cost** amortised O(1). **Errors** `std::bad_alloc`, nothing changed.

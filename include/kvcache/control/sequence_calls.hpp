@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/control/control_state.hpp>
+#include <kvcache/control/options.hpp>
+#include <kvcache/control/prompt.hpp>
+#include <kvcache/control/refusals.hpp>
+#include <kvcache/control/sequence_state.hpp>
+#include <kvcache/core/check.hpp>
+#include <kvcache/core/ids.hpp>
+#include <kvcache/core/result.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+/// \file The half of the control plane that is about sequences; steps are in `control.hpp`, which also has
+/// the essay.
+
+namespace kvcache::inline v0_1 {
+
+/// Sequences: found, opened, forked, cut, closed.
+template <class Allocator, class Prefix, class Replacement>
+class SequenceCalls {
+ public:
+  struct PolicyOptions {
+    typename Prefix::Options prefix{};
+    typename Replacement::Options replacement{};
+  };
+
+  [[nodiscard]] ControlOptions const& options() const noexcept { return state_.options; }
+
+  /// What `open` would find; pins nothing, moves no recency. A prompt that `open` refuses hits nothing.
+  /// **Cost** O(prompt).
+  [[nodiscard]] Hit probe(Prompt const& prompt) const noexcept
+  {
+    if (detail::check(prompt, options()).why != Why::ok) {
+      return {};
+    }
+    std::optional<DomainId> const domain = tree().find(domain_of(prompt));
+    Match const match =
+      tree().match(domain.value_or(DomainId{nil}), prompt.tokens, matchable(prompt));
+    return {
+      .rows = match.rows(options().page_tokens),
+      .shared_rows = match.full_pages * options().page_tokens,
+      .new_pages = state_.pages_of(prompt.tokens.size()) - static_cast<PageCount>(match.full_pages),
+      .miss = match.miss};
+  }
+
+  /// Opens a sequence and attaches the longest cached prefix of the prompt, but for its `fresh_tail`.
+  /// **Post** `info(id).length` rows need no computing. **Cost** O(prompt).
+  /// **Errors** `bad_token`, `bad_config`, `too_large`, `no_rows`, `no_memory`.
+  [[nodiscard]] Result<SequenceId> open(Prompt const& prompt)
+  {
+    if (Error const error = detail::check(prompt, options()); error.why != Why::ok) {
+      return error;
+    }
+    if (state_.free_slots.empty()) {
+      return detail::no_rows(options());
+    }
+    detail::SequenceState& s = state_.sequences[state_.free_slots.back()];
+    Match match{};
+    if (!detail::memory_sufficed_for([&] {
+          s.domain = state_.book.intern(domain_of(prompt));
+          match = tree().match(s.domain, prompt.tokens, matchable(prompt));
+          state_.attach(s, prompt.tokens, match);
+        })) {
+      s.table.clear();
+      s.tokens.clear();
+      return detail::no_memory(prompt.tokens.size());
+    }
+    s.domain_generation = tree().generation(s.domain);
+    SequenceId const id = state_.enter(s, static_cast<PageCount>(match.full_pages), match.miss);
+    state_.stats.prompt_tokens += prompt.tokens.size();
+    state_.stats.hit_tokens += static_cast<std::uint64_t>(s.cached);
+    state_.stats.misses[static_cast<std::size_t>(match.miss)] += 1;
+    return id;
+  }
+
+  /// A second sequence with the same rows. Pages are shared; the first of the two that writes into a shared
+  /// page gets a copy of it. **Cost** O(pages + tokens).
+  /// **Errors** `stale_sequence`, `busy` (in the step in flight), `no_rows`, `no_memory`.
+  [[nodiscard]] Result<SequenceId> fork(SequenceId id)
+  {
+    detail::SequenceState const* const from = idle(id);
+    if (from == nullptr) {
+      return unusable(id);
+    }
+    if (state_.free_slots.empty()) {
+      return detail::no_rows(options());
+    }
+    detail::SequenceState& s = state_.sequences[state_.free_slots.back()];
+    if (!detail::memory_sufficed_for([&] {
+          s.table.assign(from->table.begin(), from->table.end());
+          s.tokens.assign(from->tokens.begin(), from->tokens.end());
+        })) {
+      s.table.clear();
+      s.tokens.clear();
+      return detail::no_memory(from->tokens.size());
+    }
+    s.domain = from->domain;
+    s.domain_generation = from->domain_generation;
+    return state_.enter(s, from->indexed, Miss::none);
+  }
+
+  /// Cuts the sequence to its first `length` rows; a longer `length` keeps all. Returns the length kept.
+  /// **Cost** O(pages dropped). **Errors** `stale_sequence`, `busy`, `bad_config`, `no_memory`.
+  [[nodiscard]] Result<Index> truncate(SequenceId id, Index length)
+  {
+    detail::SequenceState* const s = idle(id);
+    if (s == nullptr) {
+      return unusable(id);
+    }
+    if (length < 0) {
+      return Error{Why::bad_config, "length", length, "must not be negative"};
+    }
+    if (length >= s->length()) {
+      return s->length();
+    }
+    if (!detail::memory_sufficed_for([&] { state_.cut(*s, length); })) {
+      return detail::no_memory(static_cast<std::size_t>(length));
+    }
+    return length;
+  }
+
+  /// Ends the sequence; what it published stays cached. In a step, the step keeps its pages until it retires.
+  /// **Cost** O(pages). **Errors** `stale_sequence`: it was closed before, nothing changed.
+  Result<Done> close(SequenceId id) noexcept
+  {
+    detail::SequenceState* const s = state_.find(id);
+    if (s == nullptr) {
+      return detail::stale(id);
+    }
+    if (s->step_chunk != nil) {
+      detail::ChunkState& chunk = state_.step.chunks[s->step_chunk];
+      chunk.orphan = true;
+      chunk.orphan_table = std::move(s->table);
+      s->table.clear();
+    }
+    state_.shrink(s->table, 0);
+    state_.give_slot(*s, id.slot);
+    return Done{};
+  }
+
+  /// Weights changed, or a tenant left: nothing cached in the domain is found any more. Sequences that are open keep their
+  /// rows, and publish no more. **Cost** O(spans of the tree).
+  void forget(Domain const& domain) noexcept
+  {
+    if (std::optional<DomainId> const id = tree().find(domain)) {
+      state_.book.forget(*id);
+    }
+  }
+
+  [[nodiscard]] Result<SequenceInfo> info(SequenceId id) const noexcept
+  {
+    detail::SequenceState const* const s = state_.find(id);
+    if (s == nullptr) {
+      return detail::stale(id);
+    }
+    return SequenceInfo{.length = s->length(),
+                        .cached = s->cached,
+                        .pages = static_cast<PageCount>(s->table.size()),
+                        .row = RowId{id.slot},
+                        .miss = s->miss};
+  }
+  /// The sequence's pages in order, empty for a stale one; valid until the next call that changes control.
+  [[nodiscard]] std::span<PageId const> table(SequenceId id) const noexcept
+  {
+    detail::SequenceState const* const s = state_.find(id);
+    return s == nullptr ? std::span<PageId const>{} : std::span<PageId const>(s->table);
+  }
+  /// Its committed tokens, likewise.
+  [[nodiscard]] std::span<Token const> tokens(SequenceId id) const noexcept
+  {
+    detail::SequenceState const* const s = state_.find(id);
+    return s == nullptr ? std::span<Token const>{} : std::span<Token const>(s->tokens);
+  }
+
+  /// How many hold `page`: tables, the tree, a copy in flight. 0: free. **Pre** a usable page.
+  [[nodiscard]] std::uint32_t holders(PageId page) const noexcept
+  {
+    return state_.book.allocator().count(page);
+  }
+
+ protected:
+  /// **Pre** `options` went through `complete`. **Errors** `std::bad_alloc`.
+  SequenceCalls(ControlOptions const& options, PolicyOptions const& policies)
+      : state_(options, policies.prefix, policies.replacement)
+  {
+  }
+
+  [[nodiscard]] Prefix const& tree() const noexcept { return state_.book.tree(); }
+  [[nodiscard]] Domain const& domain_of(Prompt const& prompt) const noexcept
+  {
+    return prompt.domain != nullptr ? *prompt.domain : empty_domain_;
+  }
+  [[nodiscard]] static Index matchable(Prompt const& prompt) noexcept
+  {
+    auto const tokens = static_cast<Index>(prompt.tokens.size());
+    return tokens > prompt.fresh_tail ? tokens - prompt.fresh_tail : 0;
+  }
+  /// The sequence, if no step in flight has it.
+  [[nodiscard]] detail::SequenceState* idle(SequenceId id) noexcept
+  {
+    detail::SequenceState* const s = state_.find(id);
+    return s != nullptr && s->step_chunk == nil ? s : nullptr;
+  }
+
+  [[nodiscard]] Error unusable(SequenceId id) const noexcept
+  {
+    return state_.find(id) == nullptr ? detail::stale(id) : detail::in_step(id);
+  }
+
+  detail::ControlState<Allocator, Prefix, Replacement> state_;
+
+ private:
+  Domain empty_domain_{};
+};
+
+}  // namespace kvcache::inline v0_1

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <kvcache/alloc/page_allocator.hpp>
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/random.hpp"
+
+using namespace kvcache;
+
+namespace {
+
+std::vector<std::uint32_t> take(PageAllocator& pages, std::size_t count)
+{
+  std::vector<PageId> out(count);
+  REQUIRE(pages.take(out));
+  std::vector<std::uint32_t> ids;
+  for (PageId const page : out) {
+    ids.push_back(page.value);
+  }
+  return ids;
+}
+
+using Ids = std::vector<std::uint32_t>;
+
+}  // namespace
+
+TEST_CASE("PageAllocator: fresh pages come in order, returned ones first and latest first",
+          "[alloc][page_allocator]")
+{
+  PageAllocator pages(6);
+  CHECK(pages.capacity() == 6);
+  CHECK(take(pages, 3) == Ids{1, 2, 3});
+  CHECK(pages.release(PageId{1}) == 0);
+  CHECK(pages.release(PageId{3}) == 0);
+  CHECK(pages.num_free() == 5);
+  CHECK(take(pages, 3) == Ids{3, 1, 4});
+  CHECK(pages.check_invariants());
+}
+
+TEST_CASE("PageAllocator: take is all or nothing", "[alloc][page_allocator]")
+{
+  PageAllocator pages(3);
+  std::vector<PageId> out(4, PageId{77});
+  std::uint64_t const before = pages.digest();
+  CHECK_FALSE(pages.take(out));
+  CHECK(out[0] == PageId{77});
+  CHECK(pages.digest() == before);
+  CHECK(pages.num_free() == 3);
+  CHECK(pages.take({}));
+  CHECK(take(pages, 3) == Ids{1, 2, 3});
+  CHECK(pages.num_free() == 0);
+}
+
+TEST_CASE("PageAllocator: a page is free when its last holder goes", "[alloc][page_allocator]")
+{
+  PageAllocator pages(2);
+  take(pages, 1);
+  pages.share(PageId{1});
+  pages.share(PageId{1});
+  CHECK(pages.count(PageId{1}) == 3);
+  CHECK(pages.release(PageId{1}) == 2);
+  CHECK(pages.release(PageId{1}) == 1);
+  CHECK(pages.num_free() == 1);
+  CHECK(pages.release(PageId{1}) == 0);
+  CHECK(pages.num_free() == 2);
+  CHECK(pages.count(PageId{1}) == 0);
+  CHECK(pages.count(PageId{99}) == 0);
+}
+
+TEST_CASE("PageAllocator: untake restores the order of what comes next", "[alloc][page_allocator]")
+{
+  PageAllocator pages(8);
+  take(pages, 5);
+  pages.release(PageId{3});
+  pages.release(PageId{5});
+  std::uint64_t const before = pages.digest();
+
+  std::vector<PageId> first(1);
+  std::vector<PageId> second(3);
+  REQUIRE(pages.take(first));   // 5, from the stack
+  REQUIRE(pages.take(second));  // 3, then fresh 6 and 7
+  CHECK(second == std::vector<PageId>{{3}, {6}, {7}});
+  pages.untake(second);
+  pages.untake(first);
+  CHECK(pages.digest() == before);
+  CHECK(pages.check_invariants());
+  CHECK(take(pages, 4) == Ids{5, 3, 6, 7});
+}
+
+TEST_CASE("PageAllocator: a pool of 16 million pages, and one of none", "[alloc][page_allocator]")
+{
+  PageAllocator pages(16'000'000);
+  CHECK(take(pages, 2) == Ids{1, 2});
+  CHECK(pages.num_free() == 15'999'998);
+  PageAllocator none(0);
+  PageId page{};
+  CHECK_FALSE(none.take({&page, 1}));
+  CHECK(none.check_invariants());
+}
+
+TEST_CASE("PageAllocator: equals a naive model over random calls", "[alloc][page_allocator]")
+{
+  for (PageCount const capacity : {2U, 3U, 8U, 100U}) {
+    std::uint64_t const seed = 1000 + capacity;
+    CAPTURE(seed, capacity);
+    kvcache_test::Random random(seed);
+    PageAllocator pages(capacity);
+    PageAllocator twin(capacity);
+    std::vector<std::uint32_t> order;  // free pages, the next one last
+    for (std::uint32_t page = capacity; page >= 1; --page) {
+      order.push_back(page);
+    }
+    std::map<std::uint32_t, std::uint32_t> counts;
+    bool equal = true;
+    for (int step = 0; step < 50'000 && equal; ++step) {
+      std::uint32_t const what = random.below(10);
+      if (what < 4) {
+        std::vector<PageId> out(random.between(0, capacity / 2 + 1));
+        bool const fits = out.size() <= order.size();
+        equal = pages.take(out) == fits;
+        std::vector<PageId> same(out.size());
+        equal = twin.take(same) == fits && equal && same == out;
+        if (fits) {
+          std::vector<std::uint32_t> const rest(
+            order.begin(), order.end() - static_cast<std::ptrdiff_t>(out.size()));
+          bool const undo = random.below(3) == 0;
+          for (std::size_t i = 0; i < out.size(); ++i) {
+            equal = equal && out[i].value == order[order.size() - 1 - i];
+          }
+          if (undo) {
+            pages.untake(out);
+            twin.untake(out);
+          } else {
+            order = rest;
+            for (PageId const page : out) {
+              counts[page.value] = 1;
+            }
+          }
+        }
+      } else if (!counts.empty()) {
+        auto at = counts.begin();
+        std::advance(at, random.below(static_cast<std::uint32_t>(counts.size())));
+        PageId const page{at->first};
+        if (what < 6) {
+          pages.share(page);
+          twin.share(page);
+          ++at->second;
+        } else {
+          std::uint32_t const left = pages.release(page);
+          twin.release(page);
+          equal = left == --at->second;
+          if (left == 0) {
+            order.push_back(page.value);
+            counts.erase(at);
+          }
+        }
+      }
+      equal = equal && pages.num_free() == order.size() && pages.digest() == twin.digest();
+      for (auto const& [page, count] : counts) {
+        equal = equal && pages.count(PageId{page}) == count;
+      }
+      equal = equal && pages.check_invariants();
+    }
+    CHECK(equal);
+  }
+}
+
+TEST_CASE("PageAllocator: the digest shows counts and order", "[alloc][page_allocator]")
+{
+  PageAllocator a(4);
+  PageAllocator b(4);
+  take(a, 3);
+  take(b, 3);
+  CHECK(a.digest() == b.digest());
+  a.share(PageId{2});
+  CHECK(a.digest() != b.digest());
+  a.release(PageId{2});
+  CHECK(a.digest() == b.digest());
+  a.release(PageId{1});
+  a.release(PageId{2});
+  b.release(PageId{2});
+  b.release(PageId{1});
+  CHECK(a.num_free() == b.num_free());
+  CHECK(a.digest() != b.digest());  // the next page differs
+}
