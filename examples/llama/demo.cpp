@@ -35,7 +35,7 @@ std::string grouped(std::uint64_t number)
 {
   std::string text = std::to_string(number);
   for (std::size_t at = text.size(); at > 3; at -= 3) {
-    text.insert(at - 3, ",");
+    text.insert(at - 3, 1, ',');
   }
   return text;
 }
@@ -93,7 +93,9 @@ Session ask(Stage const& stage, Engine& engine, RecallText const& text, bool sha
     Tokens const prompt = stage.tokenizer.encode(text.context + " " + question.text);
     std::string const salt = std::to_string(session.sequences.size());
     // A domain of its own shares with nobody: the same program without a prefix tree.
-    kvcache::Domain const domain = share ? kvcache::Domain{} : kvcache::Domain({.salt = salt});
+    kvcache::DomainFields fields{};
+    fields.salt = salt;
+    kvcache::Domain const domain = share ? kvcache::Domain{} : kvcache::Domain(fields);
     auto const start = Clock::now();
     session.sequences.push_back(engine.open({.tokens = prompt, .domain = &domain}));
     kvcache::Sequence const& sequence = session.sequences.back();
@@ -112,11 +114,15 @@ Session ask(Stage const& stage, Engine& engine, RecallText const& text, bool sha
         throw Stopped{};
       }
       answer.push_back(greedy(logits));
-      Work const work{&sequence, {&answer.back(), 1}};
-      logits = engine.step({&work, 1});
+      if (answer.size() < digits) {
+        Work const work{&sequence, {&answer.back(), 1}};
+        logits = engine.step({&work, 1});
+      }
     }
     session.answers.push_back(stage.tokenizer.decode(answer));
-    session.right += session.answers.back() == question.answer ? 1 : 0;
+    if (session.answers.back() == question.answer) {
+      ++session.right;
+    }
     progress.update(session.sequences.size());
   }
   session.pages = engine.stats().held;
@@ -261,27 +267,30 @@ std::vector<kvcache::Sequence> show_forks(Stage const& stage, Engine& engine)
   return sequences;
 }
 
-/// Part 3.
+/// Part 3. Closes most of what is open, so that there is something to see.
 void show_pages(Engine const& engine,
                 Session& session,
-                std::vector<kvcache::Sequence> const& forks,
+                std::vector<kvcache::Sequence>& forks,
                 RecallText const& text)
 {
   heading("3", "The pool, a character for a page");
   session.sequences.resize(3);
+  forks.pop_back();
   std::vector<Lettered> sequences;
   for (std::size_t i = 0; i < session.sequences.size(); ++i) {
-    std::string const& question = text.questions[i].text;
-    std::size_t const skip = std::string("what is the ").size();
-    sequences.push_back({static_cast<char>('r' + i), question.substr(skip), &session.sequences[i]});
+    std::string name = text.questions[i].text.substr(std::string("what is the ").size());
+    name.pop_back();  // the question mark
+    sequences.push_back({static_cast<char>('r' + i), name, &session.sequences[i]});
   }
   sequences.push_back({'p', "prompt of part 2", &forks[0]});
   for (std::size_t i = 1; i < forks.size(); ++i) {
-    sequences.push_back(
-      {static_cast<char>('a' + i - 1), "continuation " + std::to_string(i), &forks[i]});
+    char const letter = static_cast<char>('a' + i - 1);
+    sequences.push_back({letter, std::string("continuation ") + letter, &forks[i]});
   }
   std::printf(
-    "   Thirteen of the sixteen requests have closed: their pages stay, in the tree.\n\n%s\n",
+    "   Thirteen requests and continuation %c have closed: their whole pages stay, in the\n"
+    "   tree, until the room is needed.\n\n%s\n",
+    static_cast<char>('a' + num_forks - 1),
     page_map(engine, sequences).c_str());
   std::printf(
     "      .    free                       +    cached: the prefix tree alone holds it\n"
@@ -329,7 +338,7 @@ int demo(Args const& args)
     RecallText const text = make_recall_text(text_tokens, num_questions, args.seed);
     auto const engine = stage.engine(stage.pages(text_tokens) + num_questions * stage.pages(32));
     Session session = show_session(stage, *engine, text);
-    std::vector<kvcache::Sequence> const forks = show_forks(stage, *engine);
+    std::vector<kvcache::Sequence> forks = show_forks(stage, *engine);
     show_pages(*engine, session, forks, text);
   } catch (Stopped const&) {
     std::printf("\nstopped\n");

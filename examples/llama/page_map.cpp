@@ -22,9 +22,11 @@ std::string runs_of(std::span<kvcache::PageId const> pages, std::size_t room)
     while (end < pages.size() && pages[end].value == pages[end - 1].value + 1) {
       ++end;
     }
-    std::string run = " " + std::to_string(pages[i].value);
+    std::string run(1, ' ');
+    run += std::to_string(pages[i].value);
     if (end > i + 1) {
-      run += "-" + std::to_string(pages[end - 1].value);
+      run += '-';
+      run += std::to_string(pages[end - 1].value);
     }
     if (out.size() + run.size() + 4 > room && end < pages.size()) {
       return out + " ...";
