@@ -49,7 +49,7 @@ TEST_CASE("ops: norm, swiglu and add agree with double precision", "[llama][ops]
     llama::rms_norm(x.data(), gain.data(), width, 1e-5f, out.data());
     for (std::size_t i = 0; i < width; ++i) {
       double const wanted = static_cast<double>(x[i]) * scale * static_cast<double>(gain[i]);
-      REQUIRE(out[i] == Approx(wanted).epsilon(4e-7));
+      REQUIRE(out[i] == kvcache_test::Approx(wanted).epsilon(4e-7));
     }
 
     for (auto const* kernels : all_kernels()) {
@@ -63,9 +63,10 @@ TEST_CASE("ops: norm, swiglu and add agree with double precision", "[llama][ops]
       for (std::size_t i = 0; i < width; ++i) {
         double const g = static_cast<double>(before[i]);
         INFO(kernels->name << ", gate " << g);
-        REQUIRE(
-          gate[i] ==
-          Approx(g / (1.0 + std::exp(-g)) * static_cast<double>(x[i])).epsilon(1e-6).margin(1e-30));
+        REQUIRE(gate[i] ==
+                kvcache_test::Approx(g / (1.0 + std::exp(-g)) * static_cast<double>(x[i]))
+                  .epsilon(1e-6)
+                  .margin(1e-30));
       }
     }
 

@@ -218,7 +218,7 @@ TEST_CASE("ops: decoded weights are those of the format's definition", "[llama][
       std::vector<float> row(cols);
       llama::decode_row(m.weights, 2, row.data());
       for (std::size_t i = 0; i < cols; ++i) {
-        REQUIRE(row[i] == Approx(m.values[2 * cols + i]).epsilon(1e-5).margin(4e-6));
+        REQUIRE(row[i] == kvcache_test::Approx(m.values[2 * cols + i]).epsilon(1e-5).margin(4e-6));
       }
     }
   }
