@@ -79,19 +79,17 @@ void times_one_portable(
   }
 }
 
-void times_many_portable(float const* w,
-                         std::size_t w_stride,
+void times_many_portable(FloatRows w,
                          std::size_t rows,
                          std::size_t cols,
-                         float const* x,
-                         std::size_t x_stride,
+                         FloatRows x,
                          std::size_t n,
                          float* y,
                          std::size_t y_stride)
 {
   for (std::size_t t = 0; t < n; ++t) {
     for (std::size_t r = 0; r < rows; ++r) {
-      y[t * y_stride + r] = dot_portable(w + r * w_stride, x + t * x_stride, cols);
+      y[t * y_stride + r] = dot_portable(w.from(r).at, x.from(t).at, cols);
     }
   }
 }
@@ -186,8 +184,13 @@ void multiply(std::span<Product const> products,
       for (std::size_t r = 0; r < rows; ++r) {
         kernels().decode(w.type, w.bytes + (row + r) * bytes, w.cols, decoded.data() + r * stride);
       }
-      kernels().times_many(
-        decoded.data(), stride, rows, w.cols, x, x_stride, n, product->y + row, product->y_stride);
+      kernels().times_many({decoded.data(), stride},
+                           rows,
+                           w.cols,
+                           {x, x_stride},
+                           n,
+                           product->y + row,
+                           product->y_stride);
     }
   };
   threads.run(items, work);

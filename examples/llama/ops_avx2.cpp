@@ -7,8 +7,9 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <cmath>
+#include <type_traits>
 
+// Loops over registers are unrolled by a pragma: g++ at -O2 does not, and then the registers are memory.
 // Only what lies between push and pop may use AVX2: the rest of the program must run anywhere. Includes
 // stay outside, so that no inline function of a header is compiled for AVX2.
 #if defined(__clang__)
@@ -28,11 +29,13 @@ inline float sum_of(__m256 v)
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
-inline float half_at(std::byte const* from)
+/// The one or two halves at the head of a block, as floats in the low places.
+template <class Bits>
+inline __m128 halves_at(std::byte const* from)
 {
-  std::uint16_t bits;
+  Bits bits;
   __builtin_memcpy(&bits, from, sizeof bits);
-  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)));
+  return _mm_cvtph_ps(_mm_cvtsi32_si128(static_cast<int>(bits)));
 }
 
 inline __m128i half_bytes_at(std::byte const* from)
@@ -66,23 +69,27 @@ inline __m256 eight(std::byte const* row, std::size_t i)
 template <WeightType Type>
 inline void block(std::byte const* from, __m256 (&out)[4])
 {
-  __m256 const d = _mm256_set1_ps(half_at(from));
+  constexpr bool lowest = Type == WeightType::q4_1;
+  using Halves = std::conditional_t<lowest, std::uint32_t, std::uint16_t>;
+  __m128 const head = halves_at<Halves>(from);
+  __m256 const d = _mm256_broadcastss_ps(head);
   if constexpr (Type == WeightType::q8_0) {
+#pragma GCC unroll 4
     for (std::size_t k = 0; k < 4; ++k) {
       __m128i const q = _mm_loadl_epi64(reinterpret_cast<__m128i const*>(from + 2 + 8 * k));
       out[k] = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q)));
     }
   } else {
-    constexpr bool lowest = Type == WeightType::q4_1;
+    __m256 const m = _mm256_broadcastss_ps(_mm_movehdup_ps(head));
     __m128i const pairs = half_bytes_at(from + (lowest ? 4 : 2));
     __m128i const nibble = _mm_set1_epi8(15);
     __m128i const low = _mm_and_si128(pairs, nibble);
     __m128i const high = _mm_and_si128(_mm_srli_epi16(pairs, 4), nibble);
     __m128i const q[4] = {low, _mm_srli_si128(low, 8), high, _mm_srli_si128(high, 8)};
+#pragma GCC unroll 4
     for (std::size_t k = 0; k < 4; ++k) {
       __m256i const wide = _mm256_cvtepu8_epi32(q[k]);
       if constexpr (lowest) {
-        __m256 const m = _mm256_set1_ps(half_at(from + 2));
         out[k] = _mm256_fmadd_ps(d, _mm256_cvtepi32_ps(wide), m);
       } else {
         __m256i const centred = _mm256_sub_epi32(wide, _mm256_set1_epi32(8));
@@ -121,6 +128,7 @@ void decode_row_as(std::byte const* row, std::size_t cols, float* out)
     for (std::size_t i = 0; i < cols; i += block_values, row += block_bytes<Type>) {
       __m256 values[4];
       block<Type>(row, values);
+#pragma GCC unroll 4
       for (std::size_t k = 0; k < 4; ++k) {
         _mm256_storeu_ps(out + i + 8 * k, values[k]);
       }
@@ -142,6 +150,7 @@ inline void rows_times_one(
   std::byte const* w, std::size_t stride, std::size_t cols, float const* x, float* y)
 {
   __m256 sum[Rows];
+#pragma GCC unroll 4
   for (std::size_t r = 0; r < Rows; ++r) {
     sum[r] = _mm256_setzero_ps();
   }
@@ -151,6 +160,7 @@ inline void rows_times_one(
       __m256 const x1 = _mm256_loadu_ps(x + i + 8);
       __m256 const x2 = _mm256_loadu_ps(x + i + 16);
       __m256 const x3 = _mm256_loadu_ps(x + i + 24);
+#pragma GCC unroll 4
       for (std::size_t r = 0; r < Rows; ++r) {
         __m256 values[4];
         block<Type>(w + r * stride + at, values);
@@ -164,17 +174,20 @@ inline void rows_times_one(
     std::size_t i = 0;
     for (; i + 8 <= cols; i += 8) {
       __m256 const x0 = _mm256_loadu_ps(x + i);
+#pragma GCC unroll 4
       for (std::size_t r = 0; r < Rows; ++r) {
         sum[r] = _mm256_fmadd_ps(eight<Type>(w + r * stride, i), x0, sum[r]);
       }
     }
     if (i < cols) {
       __m256 const x0 = masked_at(x + i, cols - i);
+#pragma GCC unroll 4
       for (std::size_t r = 0; r < Rows; ++r) {
         sum[r] = _mm256_fmadd_ps(rest<Type>(w + r * stride, cols), x0, sum[r]);
       }
     }
   }
+#pragma GCC unroll 4
   for (std::size_t r = 0; r < Rows; ++r) {
     y[r] = sum_of(sum[r]);
   }
@@ -197,121 +210,108 @@ void times_one_as(std::byte const* w, std::size_t rows, std::size_t cols, float 
 void times_one(
   WeightType type, std::byte const* w, std::size_t rows, std::size_t cols, float const* x, float* y)
 {
-  switch (type) {
-    case WeightType::f32:
-      return times_one_as<WeightType::f32>(w, rows, cols, x, y);
-    case WeightType::f16:
-      return times_one_as<WeightType::f16>(w, rows, cols, x, y);
-    case WeightType::bf16:
-      return times_one_as<WeightType::bf16>(w, rows, cols, x, y);
-    case WeightType::q8_0:
-      return times_one_as<WeightType::q8_0>(w, rows, cols, x, y);
-    case WeightType::q4_0:
-      return times_one_as<WeightType::q4_0>(w, rows, cols, x, y);
-    case WeightType::q4_1:
-      return times_one_as<WeightType::q4_1>(w, rows, cols, x, y);
-  }
+  constexpr decltype(&times_one_as<WeightType::f32>) by_type[] = {times_one_as<WeightType::f32>,
+                                                                  times_one_as<WeightType::f16>,
+                                                                  times_one_as<WeightType::bf16>,
+                                                                  times_one_as<WeightType::q8_0>,
+                                                                  times_one_as<WeightType::q4_0>,
+                                                                  times_one_as<WeightType::q4_1>};
+  by_type[static_cast<std::size_t>(type)](w, rows, cols, x, y);
 }
 
 void decode(WeightType type, std::byte const* row, std::size_t cols, float* out)
 {
-  switch (type) {
-    case WeightType::f32:
-      return decode_row_as<WeightType::f32>(row, cols, out);
-    case WeightType::f16:
-      return decode_row_as<WeightType::f16>(row, cols, out);
-    case WeightType::bf16:
-      return decode_row_as<WeightType::bf16>(row, cols, out);
-    case WeightType::q8_0:
-      return decode_row_as<WeightType::q8_0>(row, cols, out);
-    case WeightType::q4_0:
-      return decode_row_as<WeightType::q4_0>(row, cols, out);
-    case WeightType::q4_1:
-      return decode_row_as<WeightType::q4_1>(row, cols, out);
-  }
+  constexpr decltype(&decode_row_as<WeightType::f32>) by_type[] = {decode_row_as<WeightType::f32>,
+                                                                   decode_row_as<WeightType::f16>,
+                                                                   decode_row_as<WeightType::bf16>,
+                                                                   decode_row_as<WeightType::q8_0>,
+                                                                   decode_row_as<WeightType::q4_0>,
+                                                                   decode_row_as<WeightType::q4_1>};
+  by_type[static_cast<std::size_t>(type)](row, cols, out);
 }
 
 /// `Rows` weight rows times `Tokens` activation rows: 4 x 3 sums fill the registers.
 template <std::size_t Rows, std::size_t Tokens>
-inline void corner(float const* w,
-                   std::size_t w_stride,
-                   std::size_t cols,
-                   float const* x,
-                   std::size_t x_stride,
-                   float* y,
-                   std::size_t y_stride)
+inline void corner(FloatRows w, std::size_t cols, FloatRows x, float* y, std::size_t y_stride)
 {
   __m256 sum[Rows][Tokens];
-  for (auto& row : sum) {
-    for (auto& value : row) {
-      value = _mm256_setzero_ps();
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+    for (std::size_t t = 0; t < Tokens; ++t) {
+      sum[r][t] = _mm256_setzero_ps();
     }
   }
   std::size_t i = 0;
   for (; i + 8 <= cols; i += 8) {
     __m256 xs[Tokens];
+#pragma GCC unroll 4
     for (std::size_t t = 0; t < Tokens; ++t) {
-      xs[t] = _mm256_loadu_ps(x + t * x_stride + i);
+      xs[t] = _mm256_loadu_ps(x.at + t * x.stride + i);
     }
+#pragma GCC unroll 4
     for (std::size_t r = 0; r < Rows; ++r) {
-      __m256 const ws = _mm256_loadu_ps(w + r * w_stride + i);
+      __m256 const ws = _mm256_loadu_ps(w.at + r * w.stride + i);
+#pragma GCC unroll 4
       for (std::size_t t = 0; t < Tokens; ++t) {
         sum[r][t] = _mm256_fmadd_ps(ws, xs[t], sum[r][t]);
       }
     }
   }
   if (i < cols) {
+#pragma GCC unroll 4
     for (std::size_t r = 0; r < Rows; ++r) {
-      __m256 const ws = _mm256_loadu_ps(w + r * w_stride + i);
+      __m256 const ws = _mm256_loadu_ps(w.at + r * w.stride + i);
+#pragma GCC unroll 4
       for (std::size_t t = 0; t < Tokens; ++t) {
-        sum[r][t] = _mm256_fmadd_ps(ws, masked_at(x + t * x_stride + i, cols - i), sum[r][t]);
+        sum[r][t] = _mm256_fmadd_ps(ws, masked_at(x.at + t * x.stride + i, cols - i), sum[r][t]);
       }
     }
   }
+#pragma GCC unroll 4
   for (std::size_t t = 0; t < Tokens; ++t) {
+#pragma GCC unroll 4
     for (std::size_t r = 0; r < Rows; ++r) {
       y[t * y_stride + r] = sum_of(sum[r][t]);
     }
   }
 }
 
-template <std::size_t Tokens>
-inline void strip(float const* w,
-                  std::size_t w_stride,
-                  std::size_t rows,
-                  std::size_t cols,
-                  float const* x,
-                  std::size_t x_stride,
-                  float* y,
-                  std::size_t y_stride)
+template <std::size_t Rows>
+inline void strip(
+  FloatRows w, std::size_t cols, FloatRows x, std::size_t n, float* y, std::size_t y_stride)
 {
-  std::size_t r = 0;
-  for (; r + 4 <= rows; r += 4) {
-    corner<4, Tokens>(w + r * w_stride, w_stride, cols, x, x_stride, y + r, y_stride);
+  std::size_t t = 0;
+  for (; t + 3 <= n; t += 3) {
+    corner<Rows, 3>(w, cols, x.from(t), y + t * y_stride, y_stride);
   }
-  for (; r < rows; ++r) {
-    corner<1, Tokens>(w + r * w_stride, w_stride, cols, x, x_stride, y + r, y_stride);
+  if (n - t == 2) {
+    corner<Rows, 2>(w, cols, x.from(t), y + t * y_stride, y_stride);
+  } else if (n - t == 1) {
+    corner<Rows, 1>(w, cols, x.from(t), y + t * y_stride, y_stride);
   }
 }
 
-void times_many(float const* w,
-                std::size_t w_stride,
+/// Four weight rows stay in the first-level cache, a block of activations in the second.
+void times_many(FloatRows w,
                 std::size_t rows,
                 std::size_t cols,
-                float const* x,
-                std::size_t x_stride,
+                FloatRows x,
                 std::size_t n,
                 float* y,
                 std::size_t y_stride)
 {
-  std::size_t t = 0;
-  for (; t + 3 <= n; t += 3) {
-    strip<3>(w, w_stride, rows, cols, x + t * x_stride, x_stride, y + t * y_stride, y_stride);
-  }
-  if (n - t == 2) {
-    strip<2>(w, w_stride, rows, cols, x + t * x_stride, x_stride, y + t * y_stride, y_stride);
-  } else if (n - t == 1) {
-    strip<1>(w, w_stride, rows, cols, x + t * x_stride, x_stride, y + t * y_stride, y_stride);
+  constexpr std::size_t block_tokens = 48;
+  for (std::size_t t = 0; t < n; t += block_tokens) {
+    std::size_t const tokens = std::min(block_tokens, n - t);
+    float* const ys = y + t * y_stride;
+    std::size_t r = 0;
+    for (; r + 4 <= rows; r += 4) {
+      strip<4>(w.from(r), cols, x.from(t), tokens, ys + r, y_stride);
+    }
+    for (; r < rows; ++r) {
+      strip<1>(w.from(r), cols, x.from(t), tokens, ys + r, y_stride);
+    }
   }
 }
 

@@ -20,6 +20,14 @@ inline constexpr std::size_t q4_1_bytes = 20;
 /// Rows of decoded weights are padded with zeros to this many floats.
 inline constexpr std::size_t pad_floats = 8;
 
+/// Rows of floats, `stride` apart.
+struct FloatRows {
+  float const* at;
+  std::size_t stride;
+
+  [[nodiscard]] FloatRows from(std::size_t row) const { return {at + row * stride, stride}; }
+};
+
 /// The loops of one instruction set. All of them sum in the order that ops.hpp promises.
 struct Kernels {
   char const* name;
@@ -35,13 +43,11 @@ struct Kernels {
                     float const* x,
                     float* y);
 
-  /// y[t][r] = w[r] . x[t] for decoded, padded rows that lie `w_stride` floats apart.
-  void (*times_many)(float const* w,
-                     std::size_t w_stride,
+  /// y[t][r] = w[r] . x[t] for `rows` decoded, padded rows and `n` rows of x.
+  void (*times_many)(FloatRows w,
                      std::size_t rows,
                      std::size_t cols,
-                     float const* x,
-                     std::size_t x_stride,
+                     FloatRows x,
                      std::size_t n,
                      float* y,
                      std::size_t y_stride);

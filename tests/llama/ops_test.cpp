@@ -285,7 +285,8 @@ TEST_CASE("ops: one row and many rows give the same bits", "[llama][ops]")
       std::size_t const n = 8;
       std::vector<float> const x = random_floats(n * cols, random);
       std::vector<float> many(n * rows);
-      kernels->times_many(decoded.data(), stride, rows, cols, x.data(), cols, n, many.data(), rows);
+      kernels->times_many(
+        {decoded.data(), stride}, rows, cols, {x.data(), cols}, n, many.data(), rows);
       for (std::size_t t = 0; t < n; ++t) {
         std::vector<float> one(rows);
         kernels->times_one(type, m.bytes.data(), rows, cols, &x[t * cols], one.data());
