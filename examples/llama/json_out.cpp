@@ -64,6 +64,7 @@ std::vector<std::pair<std::int32_t, float>> top_five(std::span<float const> logi
     ids.end(),
     [&](std::int32_t a, std::int32_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; });
   std::vector<std::pair<std::int32_t, float>> out;
+  out.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     out.emplace_back(ids[i], logits[static_cast<std::size_t>(ids[i])]);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -42,9 +43,11 @@ class ZeroArray {
   ZeroArray() = default;
 
   /// **Errors** `std::bad_alloc`.
-  explicit ZeroArray(std::size_t size)
-      : data_(static_cast<T*>(std::calloc(size, sizeof(T)))), size_(size)
+  explicit ZeroArray(std::size_t size) : size_(size)
   {
+    if (size <= static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T)) {
+      data_.reset(static_cast<T*>(std::calloc(size, sizeof(T))));
+    }
     if (!data_ && size != 0) {
       detail::fail_memory();
     }
