@@ -262,7 +262,7 @@ std::vector<kvcache::Sequence> show_forks(Stage const& stage, Engine& engine)
               all.substr(all.size() - std::min<std::size_t>(all.size(), 60)).c_str());
   for (std::size_t i = 0; i < num_forks; ++i) {
     std::string const text = stage.tokenizer.decode(texts[i]);
-    std::printf("   %c         %.64s...\n", static_cast<char>('a' + i), text.c_str());
+    std::printf("   %c         %.62s...\n", static_cast<char>('a' + i), text.c_str());
   }
   return sequences;
 }
@@ -288,22 +288,22 @@ void show_pages(Engine const& engine,
     sequences.push_back({letter, std::string("continuation ") + letter, &forks[i]});
   }
   std::printf(
-    "   Thirteen requests and continuation %c have closed: their whole pages stay, in the\n"
-    "   tree, until the room is needed.\n\n%s\n",
+    "   Thirteen requests and continuation %c have closed: their whole pages stay in\n"
+    "   the tree until the room is needed.\n\n%s\n",
     static_cast<char>('a' + num_forks - 1),
     page_map(engine, sequences).c_str());
   std::printf(
-    "      .    free                       +    cached: the prefix tree alone holds it\n"
+    "      .    free                       +    cached: only the tree holds it\n"
     "      a-z  private to that sequence   2-9  shared by so many (*: ten or more)\n\n%s",
     page_lists(engine, sequences).c_str());
   kvcache::Stats const stats = engine.stats();
-  std::printf("\n   %u pages = %u free + %u held + %u cached; %s bytes a page; %s\n",
+  std::printf("\n   %u pages of %s bytes = %u free + %u held + %u cached; %s\n",
               stats.capacity,
+              grouped(engine.footprint().page_bytes()).c_str(),
               stats.free,
               stats.held,
               stats.cached,
-              grouped(engine.footprint().page_bytes()).c_str(),
-              engine.check_invariants() ? "all counts agree" : "COUNTS DISAGREE");
+              engine.check_invariants() ? "counts agree" : "COUNTS DISAGREE");
 }
 
 char const* name(KvType kv)
@@ -328,7 +328,7 @@ int demo(Args const& args)
   for (Tensor const& tensor : model.file.tensors()) {
     parameters += tensor.elements();
   }
-  std::printf("A Llama of %s parameters; K and V in %s, %d tokens a page; %u threads, %s\n",
+  std::printf("A Llama of %s parameters; K and V in %s, pages of %d; %u threads, %s\n",
               grouped(parameters).c_str(),
               name(args.kv),
               args.page_tokens,

@@ -72,6 +72,9 @@ int run(Args const& args)
   if (prompt.empty()) {
     throw Error("the prompt has no tokens; at least one is right");
   }
+  if (dumps) {
+    write_dump({}, args.dump);  // a path that cannot be written shows now, not after the work
+  }
 
   auto const answer = static_cast<std::size_t>(args.n);
   // The last token of the answer is chosen and never computed, so it takes no row.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -11,8 +9,6 @@
 #include <thread>
 
 #include "fixture.hpp"
-#include "llama/json_out.hpp"
-#include "llama/run.hpp"
 #include "llama/sampler.hpp"
 #include "support/catch.hpp"
 #include "support/json.hpp"
@@ -79,47 +75,7 @@ double furthest(Logits const& logits, std::size_t vocab, Json const& top5)
   return most;
 }
 
-Json dump_of(llama::Args args)
-{
-  args.dump =
-    (fs::temp_directory_path() / ("dump" + std::to_string(::getpid()) + ".json")).string();
-  args.progress = false;
-  REQUIRE(llama::run(args) == 0);
-  Json dump = Json::parse(read_file(args.dump));
-  std::remove(args.dump.c_str());
-  return dump;
-}
-
 }  // namespace
-
-TEST_CASE("run: --dump has its documented form", "[llama][run]")
-{
-  llama::Args args;
-  args.prompt = "<s> the room of zoe is 1142. what is the room of zoe?";
-  args.n = 5;
-  args.kv = KvType::f32;
-  args.chunk = 7;
-  args.threads = 2;
-  Json const dump = dump_of(args);
-  CHECK(dump.map().size() == 3);
-  auto runner = llama_test::recall_runner();
-  Ids const prompt = runner.tokenizer.encode(args.prompt);
-  CHECK(dump["prompt_tokens"].integers() == prompt);
-  CHECK(dump["generated"].integers() == runner.tokenizer.encode("1142."));
-  Logits const logits = llama_test::contiguous_logits(runner, prompt);
-  REQUIRE(dump["top5"].size() == prompt.size());
-  for (std::size_t position = 0; position < prompt.size(); ++position) {
-    auto const row = std::span(logits).subspan(position * runner.vocab(), runner.vocab());
-    REQUIRE(dump["top5"][position].size() == 5);
-    double above = HUGE_VAL;
-    for (Json const& entry : dump["top5"][position].list()) {
-      auto const id = static_cast<std::size_t>(entry[0].number());
-      CHECK(std::fabs(entry[1].number() - static_cast<double>(row[id])) <= 1e-3);
-      CHECK(entry[1].number() <= above);
-      above = entry[1].number();
-    }
-  }
-}
 
 TEST_CASE("SmolLM2: tokens, logits and greedy answers are the reference's", "[llama][smollm2]")
 {
