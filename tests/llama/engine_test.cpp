@@ -22,6 +22,7 @@ using llama_test::Ids;
 using llama_test::Logits;
 using llama_test::paged_logits;
 using llama_test::recall_runner;
+using llama_test::same_bits;
 
 namespace {
 
@@ -78,16 +79,16 @@ TEST_CASE("Engine: the same bits whatever the chunks, pages and threads", "[llam
   Logits const expected = cold_logits(*engine, text, 64);
   for (std::size_t chunk : {1U, 7U, 16U, 512U}) {
     INFO("chunk " << chunk);
-    CHECK(cold_logits(*engine, text, chunk) == expected);
+    CHECK(same_bits(cold_logits(*engine, text, chunk), expected));
   }
   for (int page_tokens : {1, 5, 64, 256}) {
     INFO("page_tokens " << page_tokens);
-    CHECK(cold_logits(*runner.engine(kv, 800, page_tokens), text, 100) == expected);
+    CHECK(same_bits(cold_logits(*runner.engine(kv, 800, page_tokens), text, 100), expected));
   }
   for (unsigned threads : {1U, 3U}) {
     INFO("threads " << threads);
     auto other = recall_runner(threads);
-    CHECK(cold_logits(*other.engine(kv), text, 64) == expected);
+    CHECK(same_bits(cold_logits(*other.engine(kv), text, 64), expected));
   }
 }
 
@@ -116,7 +117,7 @@ TEST_CASE("Engine: a prefix hit changes no bit", "[llama][engine]")
     auto const other = runner.engine(KvType::f32);
     Logits const from_nothing = cold_logits(*other, prompt, 64);
     auto const tail = std::span(from_nothing).subspan(cached * vocab);
-    CHECK(std::equal(warm.begin(), warm.end(), tail.begin(), tail.end()));
+    CHECK(same_bits(warm, tail));
     CHECK(engine->check_invariants());
   }
 }
@@ -133,7 +134,7 @@ TEST_CASE("Engine: another domain shares nothing and answers the same", "[llama]
   kvcache::Sequence const sequence = engine->open({.tokens = text, .domain = &domain});
   CHECK(sequence.cached() == 0);
   CHECK(sequence.miss() == kvcache::Miss::other_domain);
-  CHECK(paged_logits(*engine, sequence, text, 32) == first);
+  CHECK(same_bits(paged_logits(*engine, sequence, text, 32), first));
 }
 
 TEST_CASE("Engine: forks and batches change no bit", "[llama][engine]")
@@ -173,8 +174,7 @@ TEST_CASE("Engine: forks and batches change no bit", "[llama][engine]")
     REQUIRE(logits.size() == works.size() * vocab);
     std::size_t const at = step < 9 ? 3 : 2;
     auto const mine = logits.subspan(at * vocab, vocab);
-    CHECK(std::equal(
-      mine.begin(), mine.end(), alone.logits.begin() + static_cast<long>((step + 1) * vocab)));
+    CHECK(same_bits(mine, std::span(alone.logits).subspan((step + 1) * vocab, vocab)));
     if (step == 0) {
       REQUIRE(engine->copies().size() == 4);  // the base keeps its part page, each fork copies it
       for (auto const& copy : engine->copies()) {
@@ -197,8 +197,7 @@ TEST_CASE("Engine: forks and batches change no bit", "[llama][engine]")
     }(),
     23);
   CHECK(std::equal(again.ids.begin(), again.ids.end(), alone.ids.begin() + 1));
-  CHECK(std::equal(
-    again.logits.begin(), again.logits.end(), alone.logits.begin() + static_cast<long>(vocab)));
+  CHECK(same_bits(again.logits, std::span(alone.logits).subspan(vocab)));
 }
 
 TEST_CASE("Engine: what was cut is computed again to the same bits", "[llama][engine]")
@@ -214,7 +213,7 @@ TEST_CASE("Engine: what was cut is computed again to the same bits", "[llama][en
     CHECK(sequence.length() == length);
     Logits const tail = paged_logits(*engine, sequence, text, 50);
     std::size_t const first = static_cast<std::size_t>(length) * runner.vocab();
-    CHECK(std::equal(tail.begin(), tail.end(), all.begin() + static_cast<long>(first), all.end()));
+    CHECK(same_bits(tail, std::span(all).subspan(first)));
   }
 }
 
@@ -258,8 +257,7 @@ TEST_CASE("Engine: what it refuses leaves everything as it was", "[llama][engine
   Logits const expected = cold_logits(*other, longer, 64);
   Work const next{&sequence, {&longer.back(), 1}};
   auto const logits = engine->step({&next, 1});
-  CHECK(
-    std::equal(logits.begin(), logits.end(), expected.end() - static_cast<long>(logits.size())));
+  CHECK(same_bits(logits, std::span(expected).last(logits.size())));
 }
 
 TEST_CASE("Engine: options that cannot work are named", "[llama][engine][bad_input]")

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -87,6 +88,12 @@ struct Runner {
   attention.begin(text.size());
   auto const logits = forward.run(text, positions, wanted, attention);
   return {logits.begin(), logits.end()};
+}
+
+/// Whether two runs gave the same floats, bit for bit.
+[[nodiscard]] inline bool same_bits(std::span<float const> a, std::span<float const> b)
+{
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
 /// The largest difference; infinite where the sizes differ or a number is none.
