@@ -14,41 +14,41 @@
 
 namespace kvcache::inline v0_1::detail {
 
-/// How often chunks `first .. last - 1` hold `page`, the `i`-th of its sequences: in the table of a sequence
-/// that was closed, or to copy from it.
+/// Whether only the step in flight holds `page`, the `index`-th of its tables, and `chunk` is the first of its
+/// chunks that does. Pages are shared at one index only, so the other chunks are asked for that one.
 template <class State>
-[[nodiscard]] std::uint32_t step_holds(
-  State const& state, std::size_t first, std::size_t last, PageId page, std::size_t i) noexcept
+[[nodiscard]] bool is_fenced_by(State const& state,
+                                ChunkState const& chunk,
+                                PageId page,
+                                std::size_t index) noexcept
 {
-  std::uint32_t holds = 0;
-  for (; first < last; ++first) {
-    ChunkState const& c = state.step.chunks[first];
-    holds += c.orphan_table.size() > i && c.orphan_table[i] == page ? 1U : 0U;
-    holds += c.copies() && c.copy_source == page ? 1U : 0U;
+  std::uint32_t holders = state.book.tree().contains(page) ? 1U : 0U;
+  bool before = true;
+  for (ChunkState const& c : state.step.chunks) {
+    before = before && &c != &chunk;
+    bool const holds =
+      c.copy_source == page || (index < c.orphan_table.size() && c.orphan_table[index] == page);
+    if (holds && before) {
+      return false;
+    }
+    holders += holds ? 1U : 0U;
   }
-  return holds;
+  return state.book.allocator().count(page) == holders;
 }
 
-/// Pages that nothing but the step in flight holds: they come back when it retires.
-/// **Cost** O(chunks) for each page that the step holds by itself.
+/// Pages that only the step in flight holds, in tables of closed sequences or as sources of copies: they come
+/// back when it retires. **Cost** O(their number x chunks).
 template <class State>
 [[nodiscard]] PageCount fenced_pages(State const& state) noexcept
 {
   PageCount fenced = 0;
-  std::size_t const chunks = state.step.chunks.size();
-  for (std::size_t at = 0; at < chunks; ++at) {
-    ChunkState const& c = state.step.chunks[at];
-    auto const count = [&](PageId page, std::size_t i) {
-      std::uint32_t const indexed = state.book.tree().contains(page) ? 1U : 0U;
-      std::uint32_t const holders = state.book.allocator().count(page) - indexed;
-      bool const seen = step_holds(state, 0, at, page, i) != 0;
-      fenced += !seen && holders == step_holds(state, at, chunks, page, i) ? 1U : 0U;
-    };
+  for (ChunkState const& c : state.step.chunks) {
     for (std::size_t i = 0; i < c.orphan_table.size(); ++i) {
-      count(c.orphan_table[i], i);
+      fenced += is_fenced_by(state, c, c.orphan_table[i], i) ? 1U : 0U;
     }
     if (c.copies()) {
-      count(c.copy_source, static_cast<std::size_t>(c.first_index / state.options.page_tokens));
+      auto const part = static_cast<std::size_t>(c.first_index / state.options.page_tokens);
+      fenced += is_fenced_by(state, c, c.copy_source, part) ? 1U : 0U;
     }
   }
   return fenced;
