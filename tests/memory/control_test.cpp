@@ -7,9 +7,6 @@
 #include <kvcache/prefix/radix_tree.hpp>
 #include <kvcache/replace/lru.hpp>
 
-#include "support/catch.hpp"
-#include "support/random.hpp"
-
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -18,6 +15,9 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "support/catch.hpp"
+#include "support/random.hpp"
 
 namespace {
 
@@ -105,8 +105,14 @@ Plane plane_of(std::uint64_t seed)
   return std::move(*made);
 }
 
-kvcache::Why why_of(kvcache::Error const& error) { return error.why; }
-kvcache::Why why_of(kvcache::Shortage const& shortage) { return shortage.why; }
+kvcache::Why why_of(kvcache::Error const& error)
+{
+  return error.why;
+}
+kvcache::Why why_of(kvcache::Shortage const& shortage)
+{
+  return shortage.why;
+}
 
 /// Runs `call` until memory suffices. What it then answers is the caller's to look at.
 template <class Call>
