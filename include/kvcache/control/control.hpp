@@ -131,7 +131,9 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
       return detail::stale(id);
     }
     if (!detail::memory_sufficed_for([&] { detail::make_plan(state_); })) {
+      StreamId const stream = plan().stream;
       state_.step.plan.clear();
+      state_.step.plan.stream = stream;  // the step may be submitted again
       return detail::no_memory(state_.step.tokens.size());
     }
     detail::mark_planned(state_);
