@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each call of a random script is first run with no memory at its first allocation, then at its second, and so on
-// until it goes through. A call that says `no_memory` changed nothing (I9), and nothing that cannot fail allocates.
+// until it goes through. A call that says `no_memory` changed nothing (I9, B-043), and nothing that cannot fail allocates.
 
 #include <kvcache/alloc/page_allocator.hpp>
 #include <kvcache/control/control.hpp>
