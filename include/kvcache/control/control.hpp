@@ -141,7 +141,7 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
     return Done{};
   }
 
-  /// What the pools must do; empty before `submit`. Valid until the next `begin`.
+  /// What the pools must do; empty before `submit`. Valid until the step retires.
   [[nodiscard]] Plan const& plan() const noexcept { return state_.step.plan; }
 
   /// Takes an open step back: nothing happened. **Cost** as its adds. **Errors** `stale_step`.
