@@ -37,7 +37,7 @@
 /// is allowed, the step then keeps its pages until it retires, because a kernel may still write them.
 ///
 /// Cost: open O(prompt); add and commit O(tokens + pages touched); fork and close O(pages). A step in
-/// steady state allocates nothing.
+/// steady state allocates nothing but room in the index for pages that it completes.
 /// **Threads** one owner; const calls may run beside each other.
 
 namespace kvcache::inline v0_1 {

@@ -33,7 +33,7 @@ struct ControlOptions {
   [[nodiscard]] constexpr Error complete() noexcept
   {
     if (pages < 1 || pages == nil) {
-      return {Why::bad_config, "pages", pages, "must be at least", 1};
+      return {Why::bad_config, "pages", pages, "must be at least 1, and below", nil};
     }
     if (page_tokens < 1 || page_tokens > 256) {
       return {Why::bad_config, "page_tokens", page_tokens, "must be 1 to", 256};
