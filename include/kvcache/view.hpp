@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// \file The device side: what an engine's own kernels include. No standard library but four small headers.
+/// \file The device side: what an engine's own kernels include. Small headers of the standard library only.
 
 #include <kvcache/layout/paged_heads.hpp>
 #include <kvcache/view/batch_view.hpp>

@@ -13,7 +13,7 @@
 
 /// \file What every replacement policy must do, whatever its order: the axioms of `replace/concept.hpp`.
 ///
-/// A test file of a policy calls `replacement_conforms<Policy>(seed)`; a policy whose order is known adds
+/// A test file of a policy calls `verify_replacement<Policy>(seed)`; a policy whose order is known adds
 /// its own model.
 
 namespace kvcache_test {
@@ -114,7 +114,7 @@ std::optional<int> first_breach(std::uint64_t seed, int steps)
 
 /// The suite: each `CHECK` names an axiom.
 template <kvcache::Replacement R>
-void replacement_conforms(std::uint64_t seed)
+void verify_replacement(std::uint64_t seed)
 {
   using kvcache::SpanId;
   CAPTURE(seed);

@@ -36,6 +36,6 @@ TEST_CASE("ZeroArray: moves, and may be empty", "[core][zero_array]")
 
 TEST_CASE("ZeroArray: too much memory is refused with bad_alloc", "[core][zero_array]")
 {
-  std::size_t const too_many = std::numeric_limits<std::size_t>::max() / 16;
+  std::size_t const too_many = std::numeric_limits<std::size_t>::max() / 4;
   CHECK_THROWS_AS(ZeroArray<std::uint64_t>(too_many), std::bad_alloc);
 }

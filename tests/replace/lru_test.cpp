@@ -34,8 +34,8 @@ struct ForgetsRestore : Lru {
 
 TEST_CASE("Lru: conforms to Replacement", "[replace][lru]")
 {
-  kvcache_test::replacement_conforms<Lru>(17);
-  kvcache_test::replacement_conforms<Lru>(18);
+  kvcache_test::verify_replacement<Lru>(17);
+  kvcache_test::verify_replacement<Lru>(18);
 }
 
 TEST_CASE("Lru: the conformance suite catches a policy that forgets to restore", "[replace][lru]")

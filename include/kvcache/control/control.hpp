@@ -37,7 +37,7 @@
 /// is allowed, the step then keeps its pages until it retires, because a kernel may still write them.
 ///
 /// Cost: open O(prompt); add and commit O(tokens + pages touched); fork and close O(pages). A step in
-/// steady state allocates nothing.
+/// steady state allocates nothing but room in the index for pages that it completes.
 /// **Threads** one owner; const calls may run beside each other.
 
 namespace kvcache::inline v0_1 {
@@ -131,7 +131,9 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
       return detail::stale(id);
     }
     if (!detail::memory_sufficed_for([&] { detail::make_plan(state_); })) {
+      StreamId const stream = plan().stream;
       state_.step.plan.clear();
+      state_.step.plan.stream = stream;  // the step may be submitted again
       return detail::no_memory(state_.step.tokens.size());
     }
     detail::mark_planned(state_);
@@ -139,7 +141,7 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
     return Done{};
   }
 
-  /// What the pools must do; empty before `submit`. Valid until the next `begin`.
+  /// What the pools must do; empty before `submit`. Valid until the step retires.
   [[nodiscard]] Plan const& plan() const noexcept { return state_.step.plan; }
 
   /// Takes an open step back: nothing happened. **Cost** as its adds. **Errors** `stale_step`.

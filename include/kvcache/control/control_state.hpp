@@ -191,15 +191,15 @@ struct ControlState {
       step.readers(page, options.page_tokens);  // copies of this step run before its writes
     return holders == 1 + readers.copies && readers.rows <= offset;
   }
-  /// Nobody but the tree shares the page that `c` would copy, and nothing hangs below it.
+  /// Nobody but the tree shares the page that `c` would copy. What hangs below it in the tree is unused then, and
+  /// leaves with all that is cached when `c` takes the last page that can be had.
   [[nodiscard]] bool may_unpublish(ChunkState const& c) const noexcept
   {
     PageId const page = c.copy_source;
     if (!c.copies() || !book.tree().contains(page) || book.allocator().count(page) != 2) {
       return false;
     }
-    SpanId const span = book.tree().span_of(page);
-    return book.tree().last_page(span) == page && book.tree().children(span) == 0;
+    return book.tree().last_page(book.tree().span_of(page)) == page;
   }
 
   /// Memory for the chunk, so that the moves after it cannot fail. **Errors** `std::bad_alloc`.
@@ -221,11 +221,11 @@ struct ControlState {
   void grow(SequenceState& s, ChunkState const& c) noexcept
   {
     std::size_t const part = static_cast<std::size_t>(c.first_index / options.page_tokens);
-    if (c.unpublished) {
-      book.unpublish(s.table[part], step.reclaimed);
-    }
     s.table.resize(c.pages_before + c.taken);
     book.take(std::span(s.table).last(c.taken), step.reclaimed);
+    if (c.unpublished) {  // the take left nothing below it
+      book.unpublish(s.table[part], step.reclaimed);
+    }
     if (c.copies()) {
       s.table[part] = s.table.back();
       s.table.pop_back();
@@ -248,10 +248,10 @@ struct ControlState {
     }
     book.untake(std::span<PageId const>(table).last(c.taken));
     table.resize(c.pages_before);
-    book.restore(step.reclaimed, c.reclaimed + (c.unpublished ? 1U : 0U));
     if (c.unpublished) {
       book.republish(step.reclaimed);
     }
+    book.restore(step.reclaimed, c.reclaimed);
     leave(c);
   }
 

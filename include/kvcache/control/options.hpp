@@ -32,8 +32,11 @@ struct ControlOptions {
   /// Fills in `max_sequence_tokens`, and names the first field that cannot work.
   [[nodiscard]] constexpr Error complete() noexcept
   {
-    if (pages < 1 || pages == nil) {
+    if (pages < 1) {
       return {Why::bad_config, "pages", pages, "must be at least", 1};
+    }
+    if (pages == nil) {
+      return {Why::bad_config, "pages", pages, "must be below", nil};
     }
     if (page_tokens < 1 || page_tokens > 256) {
       return {Why::bad_config, "page_tokens", page_tokens, "must be 1 to", 256};

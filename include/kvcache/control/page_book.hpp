@@ -101,7 +101,7 @@ class PageBook {
     }
   }
 
-  /// Room in `journal` for what taking `pages` may evict, and for an `unpublish` before it, so that neither
+  /// Room in `journal` for what taking `pages` may evict, and for an `unpublish` after it, so that neither
   /// can fail half-way. **Errors** `std::bad_alloc`.
   void prepare_take(PageCount pages, bool unpublishes, Reclaimed& journal) const
   {

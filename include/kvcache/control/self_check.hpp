@@ -14,15 +14,41 @@
 
 namespace kvcache::inline v0_1::detail {
 
-/// Pages that only closed sequences of the step in flight hold: they come back when it retires.
+/// Whether only the step in flight holds `page`, the `index`-th of its tables, and `chunk` is the first of its
+/// chunks that does. Pages are shared at one index only, so the other chunks are asked for that one.
+template <class State>
+[[nodiscard]] bool is_fenced_by(State const& state,
+                                ChunkState const& chunk,
+                                PageId page,
+                                std::size_t index) noexcept
+{
+  std::uint32_t holders = state.book.tree().contains(page) ? 1U : 0U;
+  bool before = true;
+  for (ChunkState const& c : state.step.chunks) {
+    before = before && &c != &chunk;
+    bool const holds =
+      c.copy_source == page || (index < c.orphan_table.size() && c.orphan_table[index] == page);
+    if (holds && before) {
+      return false;
+    }
+    holders += holds ? 1U : 0U;
+  }
+  return state.book.allocator().count(page) == holders;
+}
+
+/// Pages that only the step in flight holds, in tables of closed sequences or as sources of copies: they come
+/// back when it retires. **Cost** O(their number x chunks).
 template <class State>
 [[nodiscard]] PageCount fenced_pages(State const& state) noexcept
 {
   PageCount fenced = 0;
   for (ChunkState const& c : state.step.chunks) {
-    for (PageId const page : c.orphan_table) {
-      std::uint32_t const indexed = state.book.tree().contains(page) ? 1U : 0U;
-      fenced += state.book.allocator().count(page) == 1 + indexed ? 1U : 0U;
+    for (std::size_t i = 0; i < c.orphan_table.size(); ++i) {
+      fenced += is_fenced_by(state, c, c.orphan_table[i], i) ? 1U : 0U;
+    }
+    if (c.copies()) {
+      auto const part = static_cast<std::size_t>(c.first_index / state.options.page_tokens);
+      fenced += is_fenced_by(state, c, c.copy_source, part) ? 1U : 0U;
     }
   }
   return fenced;

@@ -37,7 +37,7 @@ class SequenceCalls {
   [[nodiscard]] Hit probe(Prompt const& prompt) const noexcept
   {
     if (detail::check(prompt, options()).why != Why::ok) {
-      return {};
+      return {.rows = 0, .shared_rows = 0, .new_pages = 0, .miss = Miss::never_seen};
     }
     std::optional<DomainId> const domain = tree().find(domain_of(prompt));
     Match const match =

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/core/check.hpp>
+
 #include <cstddef>
-#include <cstdio>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <new>
 #include <type_traits>
 
 /// \file A large array that starts as zeros and costs nothing until it is touched.
@@ -15,21 +16,6 @@
 /// `calloc` passes that on, `std::vector` does not.
 
 namespace kvcache::inline v0_1 {
-
-namespace detail {
-
-/// No memory: throws, or ends the program where there are no exceptions.
-[[noreturn]] inline void fail_memory()
-{
-#if defined(__cpp_exceptions)
-  throw std::bad_alloc();
-#else
-  std::fputs("kvcache: out of memory\n", stderr);
-  std::abort();
-#endif
-}
-
-}  // namespace detail
 
 /// Owns `size()` elements that start as zero bytes.
 /// **Cost** construction O(1) above the allocator's threshold for fresh memory.
@@ -42,11 +28,13 @@ class ZeroArray {
   ZeroArray() = default;
 
   /// **Errors** `std::bad_alloc`.
-  explicit ZeroArray(std::size_t size)
-      : data_(static_cast<T*>(std::calloc(size, sizeof(T)))), size_(size)
+  explicit ZeroArray(std::size_t size) : size_(size)
   {
+    if (size <= static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T)) {
+      data_.reset(static_cast<T*>(std::calloc(size, sizeof(T))));
+    }
     if (!data_ && size != 0) {
-      detail::fail_memory();
+      detail::out_of_memory();
     }
   }
 

@@ -67,6 +67,9 @@ class SpanBuffer {
               PageCount count,
               std::size_t page_tokens) noexcept
   {
+    if (count == 0) {
+      return;  // a copy of nothing has no source
+    }
     std::size_t const at = std::size_t{offset_} + size_;
     std::byte* const memory = memory_.get();
     std::memcpy(
