@@ -3,14 +3,13 @@
 
 #include <kvcache/control/options.hpp>
 #include <kvcache/control/page_book.hpp>
-#include <kvcache/control/plan.hpp>
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/stats.hpp>
 #include <kvcache/control/step_state.hpp>
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/ids.hpp>
-#include <kvcache/prefix/radix_tree.hpp>
+#include <kvcache/prefix/match.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -18,14 +17,10 @@
 #include <utility>
 #include <vector>
 
-/// \file How a sequence's table grows, shrinks and is published: the moves that `Control`'s calls are made of.
+/// \file The state of the control plane, and the moves on one sequence's table.
 ///
 ///   table  [ page | page | part page ]        length = committed rows
 ///            ^^^^^^^^^^^ indexed: whole pages that the tree holds too
-///
-/// A chunk that starts inside a part page which others may read gets a copy of that page (copy-on-write):
-/// the table's hold on the old page becomes the step's, the plan copies the rows, the new page takes its
-/// place. Where no page can be had and nobody but the tree shares it, the page leaves the index instead.
 
 namespace kvcache::inline v0_1::detail {
 
@@ -38,24 +33,27 @@ void reserve_to(std::vector<T>& v, std::size_t size)
   }
 }
 
-[[nodiscard]] constexpr PageCount smaller(PageCount a, PageCount b) noexcept
-{
-  return a < b ? a : b;
-}
+[[nodiscard]] constexpr PageCount smaller(PageCount a, PageCount b) noexcept { return a < b ? a : b; }
 
 /// See the file comment. No call here checks its caller: `Control` does.
 template <class Allocator, class Prefix, class Replacement>
 struct ControlState {
   using Book = PageBook<Allocator, Prefix, Replacement>;
+  using Stage = StepState::Stage;
+  static constexpr std::uint32_t steps_per_stream = SequenceState::max_flights;
 
-  ControlState(ControlOptions const& o,
-               typename Prefix::Options const& prefix,
-               typename Replacement::Options const& replacement)
-      : options(o), book(o.page_tokens, o.pages, prefix, replacement), sequences(o.max_sequences)
+  ControlState(ControlOptions const& o, typename Prefix::Options const& prefix, typename Replacement::Options const& replacement)
+    : options(o), book(o.page_tokens, o.pages, prefix, replacement), sequences(o.max_sequences), steps(max_streams * steps_per_stream)
   {
     free_slots.reserve(o.max_sequences);
-    for (std::uint32_t slot = o.max_sequences; slot-- > 0;) {
-      free_slots.push_back(slot);
+    free_rows.reserve(o.max_sequences);
+    cuts.reserve(o.max_sequences);
+    for (StepState& step : steps) {
+      step.rows.reserve(o.max_sequences);
+    }
+    for (std::uint32_t i = o.max_sequences; i-- > 0;) {
+      free_slots.push_back(i);
+      free_rows.push_back(RowId{i});
     }
   }
 
@@ -63,16 +61,23 @@ struct ControlState {
   Book book;
   std::vector<SequenceState> sequences;
   std::vector<std::uint32_t> free_slots;  // the next one last
-  StepState step;
-  Stats stats;  // the counters; the rest is filled in on demand
+  std::vector<RowId> free_rows;           // likewise
+  std::vector<StepState> steps;           // of stream s: [s * steps_per_stream, ...), oldest first
+  Stats stats;                            // the counters; the rest is filled in on demand
   std::uint64_t next_step = 1;
-  std::vector<PageId> twins;  // of `publish`, kept to allocate nothing
+  std::vector<Cut> cuts;                  // sequences that a failed step cut back, until the next call that fails one
+  std::vector<PageId> twins;              // of `publish` and `add`, kept to allocate nothing
+  std::vector<Token> text;                // of `add`, likewise
 
   [[nodiscard]] PageCount pages_of(std::size_t tokens) const noexcept
   {
     auto const p = static_cast<std::size_t>(options.page_tokens);
     return static_cast<PageCount>((tokens + p - 1) / p);
   }
+  [[nodiscard]] PageCount pages_of(Index rows) const noexcept { return pages_of(static_cast<std::size_t>(rows)); }
+
+  // ---- who is who
+
   [[nodiscard]] SequenceState* find(SequenceId id) noexcept
   {
     bool const known = id.slot < sequences.size() && id.generation % 2 != 0;
@@ -82,56 +87,103 @@ struct ControlState {
   {
     return const_cast<ControlState*>(this)->find(id);
   }
-
-  /// Makes the sequence that `s` was filled for the user of its slot and a holder of its pages.
-  /// **Pre** `s` is the slot that `free_slots` names next.
-  SequenceId enter(SequenceState& s, PageCount indexed, Miss miss) noexcept
+  [[nodiscard]] std::span<StepState> steps_of(StreamId stream) noexcept
   {
-    std::uint32_t const slot = free_slots.back();
-    free_slots.pop_back();
-    for (PageId const page : s.table) {
-      book.share(page);
-    }
-    s.generation += 1;
-    s.step_chunk = nil;
-    s.indexed = indexed;
-    s.synced = 0;
-    s.cached = s.length();
-    s.miss = miss;
-    return {slot, s.generation};
+    return std::span(steps).subspan(std::size_t{stream.value} * steps_per_stream, steps_per_stream);
   }
-  void give_slot(SequenceState& s, std::uint32_t slot) noexcept
+  [[nodiscard]] StepState* find(StepId id, Stage stage) noexcept
   {
-    constexpr std::size_t worth_keeping = std::size_t{1} << 16;
-    s.tokens.clear();
-    if (s.tokens.capacity() > worth_keeping) {
-      s.tokens.shrink_to_fit();
+    for (StepState& step : steps) {
+      if (step.id == id && step.stage == stage && stage != Stage::none) {
+        return &step;
+      }
     }
-    s.generation += 1;
-    free_slots.push_back(slot);  // within its reserve: a slot is listed once
+    return nullptr;
+  }
+  [[nodiscard]] bool in_flight(StepId id) const noexcept
+  {
+    for (StepState const& step : steps) {
+      if (step.stage != Stage::none && step.id == id) {
+        return true;
+      }
+    }
+    return false;
+  }
+  [[nodiscard]] ChunkState& chunk_of(Flight const& flight) noexcept { return flight.step->chunks[flight.chunk]; }
+  [[nodiscard]] ChunkState const& chunk_of(Flight const& flight) const noexcept { return flight.step->chunks[flight.chunk]; }
+
+  /// Rows that the sequence will have if everything in flight is accepted.
+  [[nodiscard]] Index planned_end(SequenceState const& s) const noexcept
+  {
+    return s.num_flights == 0 ? s.length() : chunk_of(s.flights[s.num_flights - 1]).end();
+  }
+  /// `stream`'s steps may attach to the span: it is committed, or pending in a step that they run after.
+  [[nodiscard]] bool visible(PendingTag const& tag, StreamId stream, StepState const* own) const noexcept
+  {
+    if (tag.step.value == 0) {
+      return true;
+    }
+    if (tag.stream != stream) {
+      return false;
+    }
+    for (StepState const& step : steps) {
+      if (step.id == tag.step && step.stage != Stage::none) {
+        return step.stage == Stage::submitted || &step == own;
+      }
+    }
+    return false;
   }
 
+  // ---- a sequence's pages
+
+  /// Lets go of one page of `s`. Where its steps may still touch it: a step that is being built keeps it
+  /// until it is submitted, then the page is fenced.
+  void let_go(SequenceState const& s, PageId page) noexcept
+  {
+    if (s.num_flights > 0) {
+      StepState& newest = *s.flights[s.num_flights - 1].step;
+      if (newest.stage == Stage::open) {
+        newest.orphans.push_back(page);  // within what the add reserved
+        return;
+      }
+      book.fences().fence(page, newest.stream, newest.id);
+    }
+    book.release(page);
+  }
   /// Lets go of the pages from `keep` on, deepest first.
-  void shrink(std::vector<PageId>& table, PageCount keep) noexcept
+  void shrink(SequenceState& s, PageCount keep) noexcept
   {
-    while (table.size() > keep) {
-      PageId const page = table.back();
-      table.pop_back();
-      book.release(page);
+    while (s.table.size() > keep) {
+      PageId const page = s.table.back();
+      s.table.pop_back();
+      let_go(s, page);
     }
+    s.synced = smaller(s.synced, keep);
+  }
+  /// Its steps in flight end without it. The pages are still its own.
+  void leave_flights(SequenceState& s) noexcept
+  {
+    for (Flight const& flight : s.in_flight()) {
+      chunk_of(flight).orphan = true;
+    }
+    s.num_flights = 0;
   }
 
-  /// Cuts an idle sequence to `length` rows, fewer than it has. **Errors** `std::bad_alloc`, nothing changed.
-  void cut(SequenceState& s, Index length)
+  /// The matched part of a prompt that a sequence may really take: what pending steps of other streams
+  /// write, and part pages that are not written yet, are left out.
+  void settle_match(Match& match, StreamId stream) const noexcept
   {
-    PageCount const keep = pages_of(static_cast<std::size_t>(length));
-    if (keep > 0 && keep < s.table.size() && book.tree().contains(s.table[keep - 1])) {
-      book.end_span_at(s.table[keep - 1], static_cast<Index>(keep - 1));
+    if (match.partial_rows > 0 && book.pending(match.partial_page)) {
+      match.partial_rows = 0;
+      match.partial_page = zero_page;
     }
-    shrink(s.table, keep);
-    s.tokens.resize(static_cast<std::size_t>(length));
-    s.indexed = smaller(s.indexed, static_cast<PageCount>(length / options.page_tokens));
-    s.synced = smaller(s.synced, keep);
+    while (match.span.value != nil && !visible(book.tag(match.span), stream, nullptr)) {
+      match.full_pages = book.tree().first_token(match.span) / options.page_tokens;
+      match.span = book.tree().parent(match.span);
+      match.span_pages = match.span.value == nil ? 0 : book.tree().size(match.span);
+      match.partial_rows = 0;
+      match.partial_page = zero_page;
+    }
   }
 
   /// Fills the table and the tokens of a new sequence from a match; the counts are the caller's.
@@ -153,207 +205,179 @@ struct ControlState {
     s.tokens.assign(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(rows));
   }
 
-  /// What a chunk of `tokens` needs: `taken` pages, one of them for a copy where `copy_source` is set.
-  [[nodiscard]] ChunkState draft(SequenceId id,
-                                 SequenceState const& s,
-                                 std::size_t tokens) const noexcept
+  /// Makes the sequence a holder of the pages in its table, in a table row of its own.
+  void hold(SequenceState& s, PageCount indexed, StreamId stream) noexcept
   {
-    ChunkState c{};
-    c.sequence = id;
-    c.first_token = step.tokens.size();
-    c.tokens = static_cast<Index>(tokens);
-    c.first_index = s.length();
-    c.pages_before = static_cast<PageCount>(s.table.size());
-    c.reclaimed = step.reclaimed.size();
-    c.taken = pages_of(s.tokens.size() + tokens) - c.pages_before;
-    Index const offset = c.first_index % options.page_tokens;
-    if (offset != 0 && !writable(part_page(s), offset)) {
-      c.copy_source = part_page(s);
-      c.taken += 1;
+    for (PageId const page : s.table) {
+      book.share(page);
     }
-    return c;
+    if (!s.table.empty() && book.tree().contains(s.table.back()) && book.pending(s.table.back())) {
+      bind(s, stream, book.tag(s.table.back()).step);  // of the pending pages, the last is of the latest step
+    }
+    s.row = free_rows.back();
+    free_rows.pop_back();
+    s.indexed = indexed;
+    s.synced = 0;
+    s.suspended = false;
   }
-  [[nodiscard]] PageId part_page(SequenceState const& s) const noexcept
+  /// Until `step` retires, the sequence belongs to its stream.
+  void bind(SequenceState& s, StreamId stream, StepId step) noexcept
   {
-    return s.table[static_cast<std::size_t>(s.length() / options.page_tokens)];
+    s.stream = stream;
+    s.bound_until = s.bound_until < step ? step : s.bound_until;
   }
-  /// The one table that holds `page` may write its rows from `offset` on.
-  [[nodiscard]] bool writable(PageId page, Index offset) const noexcept
+  /// Makes the sequence that `s` was filled for the user of its slot.
+  /// **Pre** `s` is the slot that `free_slots` names next.
+  SequenceId enter(SequenceState& s, Miss miss) noexcept
   {
-    std::uint32_t const holders = book.allocator().count(page);
-    if (book.tree().contains(page)) {
-      return false;
-    }
-    if (holders == 1) {
-      return true;
-    }
-    auto const readers =
-      step.readers(page, options.page_tokens);  // copies of this step run before its writes
-    return holders == 1 + readers.copies && readers.rows <= offset;
+    std::uint32_t const slot = free_slots.back();
+    free_slots.pop_back();
+    s.generation += 1;
+    s.num_flights = 0;
+    s.last_added = {};
+    s.cached = s.length();
+    s.miss = miss;
+    return {slot, s.generation};
   }
-  /// Nobody but the tree shares the page that `c` would copy, and nothing hangs below it.
-  [[nodiscard]] bool may_unpublish(ChunkState const& c) const noexcept
+  /// Pages and row go back; tokens and slot stay.
+  void vacate(SequenceState& s) noexcept
   {
-    PageId const page = c.copy_source;
-    if (!c.copies() || !book.tree().contains(page) || book.allocator().count(page) != 2) {
-      return false;
-    }
-    SpanId const span = book.tree().span_of(page);
-    return book.tree().last_page(span) == page && book.tree().children(span) == 0;
-  }
-
-  /// Memory for the chunk, so that the moves after it cannot fail. **Errors** `std::bad_alloc`.
-  void reserve(SequenceState& s, ChunkState const& c)
-  {
-    std::size_t const end = s.tokens.size() + static_cast<std::size_t>(c.tokens);
-    reserve_to(s.table, s.table.size() + c.taken + 1);
-    reserve_to(s.tokens, end);
-    reserve_to(step.tokens, step.tokens.size() + static_cast<std::size_t>(c.tokens));
-    reserve_to(step.chunks, step.chunks.size() + 1);
-    book.prepare_take(c.taken, c.unpublished, step.reclaimed);
-    auto const part = static_cast<PageCount>(c.first_index / options.page_tokens);
-    if ((c.copies() || c.unpublished) && part > 0 && book.tree().contains(s.table[part - 1])) {
-      book.end_span_at(s.table[part - 1],
-                       static_cast<Index>(part - 1));  // the part page is let go alone
-    }
-  }
-
-  void grow(SequenceState& s, ChunkState const& c) noexcept
-  {
-    std::size_t const part = static_cast<std::size_t>(c.first_index / options.page_tokens);
-    if (c.unpublished) {
-      book.unpublish(s.table[part], step.reclaimed);
-    }
-    s.table.resize(c.pages_before + c.taken);
-    book.take(std::span(s.table).last(c.taken), step.reclaimed);
-    if (c.copies()) {
-      s.table[part] = s.table.back();
-      s.table.pop_back();
-    }
-  }
-
-  [[nodiscard]] std::vector<PageId>& table_of(ChunkState& c) noexcept
-  {
-    return c.orphan ? c.orphan_table : sequences[c.sequence.slot].table;
-  }
-
-  /// Takes back what `grow` did; exact if nothing came in between.
-  void undo(ChunkState& c) noexcept
-  {
-    std::vector<PageId>& table = table_of(c);
-    std::size_t const part = static_cast<std::size_t>(c.first_index / options.page_tokens);
-    if (c.copies()) {
-      table.push_back(table[part]);  // within the reserve of the add
-      table[part] = c.copy_source;
-    }
-    book.untake(std::span<PageId const>(table).last(c.taken));
-    table.resize(c.pages_before);
-    book.restore(step.reclaimed, c.reclaimed + (c.unpublished ? 1U : 0U));
-    if (c.unpublished) {
-      book.republish(step.reclaimed);
-    }
-    leave(c);
-  }
-
-  /// The step ran; of the chunk's tokens the first `real` count.
-  void settle(ChunkState& c, Index real) noexcept
-  {
-    if (c.copies()) {
-      book.release(c.copy_source);
-    }
-    if (!c.orphan) {
-      SequenceState& s = sequences[c.sequence.slot];
-      auto const first = step.tokens.begin() + static_cast<std::ptrdiff_t>(c.first_token);
-      s.tokens.insert(s.tokens.end(), first, first + real);
-      shrink(s.table, pages_of(s.tokens.size()));
-      s.synced = smaller(s.synced, static_cast<PageCount>(s.table.size()));
-      stats.committed_rows += static_cast<std::uint64_t>(real);
-    }
-    leave(c);
-  }
-
-  /// The step did not run: the sequence has the pages and rows of before, the copy's source included.
-  void revert(ChunkState& c) noexcept
-  {
-    std::vector<PageId>& table = table_of(c);
-    std::size_t const part = static_cast<std::size_t>(c.first_index / options.page_tokens);
-    shrink(table, c.pages_before);
-    if (c.copies()) {
-      book.release(table[part]);
-      table[part] = c.copy_source;
-    }
-    if (!c.orphan) {
-      SequenceState& s = sequences[c.sequence.slot];
-      s.synced = smaller(s.synced, static_cast<PageCount>(part));
-    }
-    leave(c);
-  }
-
-  void leave(ChunkState& c) noexcept
-  {
-    if (c.orphan) {
-      shrink(c.orphan_table, 0);
+    StepState* const newest = s.num_flights > 0 ? s.flights[s.num_flights - 1].step : nullptr;
+    shrink(s, 0);  // while its flights say who may touch the pages
+    leave_flights(s);
+    if (newest != nullptr) {
+      newest->rows.push_back(s.row);  // within what the add reserved
     } else {
-      sequences[c.sequence.slot].step_chunk = nil;
+      free_rows.push_back(s.row);
     }
+    s.indexed = 0;
+  }
+  void give_slot(SequenceState& s, std::uint32_t slot) noexcept
+  {
+    constexpr std::size_t worth_keeping = std::size_t{1} << 16;
+    s.tokens.clear();
+    if (s.tokens.capacity() > worth_keeping) {
+      s.tokens.shrink_to_fit();
+    }
+    s.generation += 1;
+    s.bound_until = {};
+    free_slots.push_back(slot);  // within its reserve: a slot is listed once
   }
 
-  /// Puts the sequence's whole pages into the tree. A page whose tokens are there already is replaced by the
-  /// indexed one in every table, and its own goes back. **Errors** `std::bad_alloc`; what was done stays.
-  void publish(SequenceState& s)
+  /// The longest length up to `length` that may be kept: part of a page is kept only over rows that are written.
+  [[nodiscard]] Index settled(SequenceState const& s, Index length) const noexcept
   {
-    auto const whole = static_cast<PageCount>(s.length() / options.page_tokens);
-    auto const p = static_cast<std::size_t>(options.page_tokens);
-    if (s.domain_generation != book.tree().generation(s.domain)) {
-      return;
+    if (length % options.page_tokens == 0) {
+      return length;
     }
-    auto const tokens_at = [&](std::size_t page) {
-      return std::span<Token const>(s.tokens).subspan(page * p, (whole - page) * p);
-    };
-    twins.clear();
-    while (s.indexed + twins.size() < whole) {
-      std::size_t const i = s.indexed + twins.size();
-      PageId const parent = !twins.empty() ? twins.back() : i == 0 ? zero_page : s.table[i - 1];
-      PageId const twin = book.tree().find_child(s.domain, parent, tokens_at(i).first(p));
-      if (twin == zero_page) {
-        break;
+    PageId const part = s.table[static_cast<std::size_t>(length / options.page_tokens)];
+    bool const unwritten = book.tree().contains(part) && book.pending(part);
+    return unwritten ? length / options.page_tokens * options.page_tokens : length;
+  }
+  /// Cuts a sequence to `length` settled rows, fewer than are planned. **Errors** `std::bad_alloc`, nothing changed.
+  void cut(SequenceState& s, Index length)
+  {
+    PageCount const keep = pages_of(length);
+    if (keep > 0 && keep < s.table.size() && book.tree().contains(s.table[keep - 1])) {
+      book.end_span_at(s.table[keep - 1], static_cast<Index>(keep - 1));
+    }
+    shrink(s, keep);  // while its flights say who may touch the pages
+    leave_flights(s);
+    s.tokens.resize(static_cast<std::size_t>(length));
+    s.indexed = smaller(s.indexed, static_cast<PageCount>(length / options.page_tokens));
+  }
+
+  /// Sequence i becomes a copy of what sequence `parents[i]` was. **Errors** `std::bad_alloc`, nothing changed.
+  void reorder(std::span<SequenceId const> ids, std::span<Index const> parents)
+  {
+    std::vector<SequenceState> next(ids.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      SequenceState const& parent = sequences[ids[static_cast<std::size_t>(parents[i])].slot];
+      next[i] = parent;
+      next[i].table.reserve(parent.table.size() + 1);
+    }
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      for (PageId const page : next[i].table) {
+        book.share(page);
       }
-      twins.push_back(twin);
     }
-    if (!twins.empty()) {
-      book.end_span_at(twins.back(), static_cast<Index>(s.indexed + twins.size() - 1));
-      for (PageId const twin : twins) {
-        if (twin != s.table[s.indexed]) {
-          merge(s.table[s.indexed], twin, s.indexed);
-        }
-        s.indexed += 1;
-      }
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      SequenceState& s = sequences[ids[i].slot];
+      bool const same = static_cast<std::size_t>(parents[i]) == i;
+      next[i].row = s.row;
+      next[i].generation = s.generation;
+      next[i].synced = same ? s.synced : 0;
+      std::swap(s, next[i]);
     }
-    if (s.indexed < whole) {
-      std::size_t const i = s.indexed;
-      PageId const parent = i == 0 ? zero_page : s.table[i - 1];
-      bool const alone = parent != zero_page && book.allocator().count(parent) == 2;
-      book.publish(s.domain,
-                   parent,
-                   tokens_at(i),
-                   std::span<PageId const>(s.table).subspan(i, whole - i),
-                   alone);
-      s.indexed = whole;
+    for (SequenceState& old : next) {
+      shrink(old, 0);
     }
   }
 
   /// `twin` replaces `page` as the `i`-th page of every sequence.
-  void merge(PageId page, PageId twin, std::size_t i) noexcept
+  void replace(PageId page, PageId twin, std::size_t i) noexcept
   {
     for (SequenceState& s : sequences) {
       if (s.live() && s.table.size() > i && s.table[i] == page) {
         book.share(twin);
         s.table[i] = twin;
         s.synced = smaller(s.synced, static_cast<PageCount>(i));
-        book.release(page);
+        let_go(s, page);
       }
     }
-    stats.merged_pages += 1;
+  }
+
+  /// Puts the sequence's whole committed pages into the tree. A page whose tokens are there already is replaced
+  /// by the indexed one in every table, and its own goes back. **Errors** `std::bad_alloc`; what was done stays.
+  void publish(SequenceState& s)
+  {
+    auto whole = static_cast<PageCount>(s.length() / options.page_tokens);
+    auto const p = static_cast<std::size_t>(options.page_tokens);
+    if (s.domain_generation != book.tree().generation(s.domain)) {
+      return;
+    }
+    for (Flight const& flight : s.in_flight()) {
+      if (chunk_of(flight).copies()) {
+        whole = smaller(whole, chunk_of(flight).copy_at);  // its bytes are not there yet
+      }
+    }
+    auto const tokens_at = [&](std::size_t page) {
+      return std::span<Token const>(s.tokens).subspan(page * p, (whole - page) * p);
+    };
+    twins.clear();
+    bool waits = false;  // somebody else's pending page stands there: try again at the next commit
+    while (s.indexed + twins.size() < whole && !waits) {
+      std::size_t const i = s.indexed + twins.size();
+      PageId const parent = !twins.empty() ? twins.back() : i == 0 ? zero_page : s.table[i - 1];
+      PageId const twin = book.tree().find_child(s.domain, parent, tokens_at(i).first(p));
+      if (twin == zero_page) {
+        break;
+      }
+      waits = book.pending(twin) && twin != s.table[i];
+      if (!waits) {
+        twins.push_back(twin);
+      }
+    }
+    if (!twins.empty()) {
+      book.end_span_at(twins.back(), static_cast<Index>(s.indexed + twins.size() - 1));
+      for (PageId const twin : twins) {
+        if (twin != s.table[s.indexed]) {
+          replace(s.table[s.indexed], twin, s.indexed);
+          stats.merged_pages += 1;
+        }
+        s.indexed += 1;
+      }
+    }
+    if (s.indexed < whole && !waits) {
+      std::size_t const i = s.indexed;
+      PageId const parent = i == 0 ? zero_page : s.table[i - 1];
+      if (parent != zero_page && book.pending(parent)) {
+        return;
+      }
+      bool const alone = parent != zero_page && book.allocator().count(parent) == 2;
+      book.publish(s.domain, parent, tokens_at(i), std::span<PageId const>(s.table).subspan(i, whole - i), alone);
+      s.indexed = whole;
+    }
   }
 };
 

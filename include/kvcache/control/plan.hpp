@@ -33,12 +33,14 @@ struct PageCopy {
   friend bool operator==(PageCopy const&, PageCopy const&) = default;
 };
 
-/// A sequence's tokens in the step: rows `first_index .. first_index + tokens - 1` are written.
+/// A sequence's tokens in the step: rows `first_index .. first_index + tokens - 1` are written. Where drafts of
+/// an earlier step are still open, the rows begin up to `slack` earlier, at the length the device holds.
 struct PlannedChunk {
   SequenceId sequence;
   RowId row;
   Index first_index;
   Index tokens;
+  Index slack = 0;
   friend bool operator==(PlannedChunk const&, PlannedChunk const&) = default;
 };
 

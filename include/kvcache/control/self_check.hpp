@@ -14,13 +14,13 @@
 
 namespace kvcache::inline v0_1::detail {
 
-/// Pages that only closed sequences of the step in flight hold: they come back when it retires.
+/// Pages that no sequence uses and that come back when steps in flight retire.
 template <class State>
 [[nodiscard]] PageCount fenced_pages(State const& state) noexcept
 {
-  PageCount fenced = 0;
-  for (ChunkState const& c : state.step.chunks) {
-    for (PageId const page : c.orphan_table) {
+  PageCount fenced = state.book.fences().num_waiting();
+  for (StepState const& t : state.steps) {
+    for (PageId const page : t.orphans) {
       std::uint32_t const indexed = state.book.tree().contains(page) ? 1U : 0U;
       fenced += state.book.allocator().count(page) == 1 + indexed ? 1U : 0U;
     }
@@ -57,7 +57,8 @@ template <class State>
     h = mix(h, s.generation);
     if (s.live()) {
       h = mix(h, std::uint64_t{s.domain.value} << 32 | s.domain_generation);
-      h = mix(h, std::uint64_t{s.indexed} << 32 | s.step_chunk);
+      h = mix(h, std::uint64_t{s.indexed} << 32 | std::uint64_t{s.num_flights} << 1 | (s.suspended ? 1U : 0U));
+      h = mix(h, std::uint64_t{s.row.value} << 32 | static_cast<std::uint32_t>(s.attach_limit));
       h = hash_words(h, s.tokens.data(), s.tokens.size());
       for (PageId const page : s.table) {
         h = mix(h, page.value);
@@ -67,10 +68,19 @@ template <class State>
   for (std::uint32_t const slot : state.free_slots) {
     h = mix(h, slot);
   }
-  h = mix(h, static_cast<std::uint64_t>(state.step.stage));
-  for (ChunkState const& c : state.step.chunks) {
-    h = mix(h, std::uint64_t{c.sequence.slot} << 32 | static_cast<std::uint32_t>(c.tokens));
-    h = mix(h, std::uint64_t{c.copy_source.value} << 32 | c.taken);
+  for (RowId const row : state.free_rows) {
+    h = mix(h, row.value);
+  }
+  for (StepState const& t : state.steps) {
+    if (t.stage == StepState::Stage::none) {
+      continue;
+    }
+    h = mix(h, t.id.value << 8 | static_cast<std::uint64_t>(t.stage) << 4 | (t.doomed ? 1U : 0U));
+    for (ChunkState const& c : t.chunks) {
+      h = mix(h, std::uint64_t{c.sequence.slot} << 32 | static_cast<std::uint32_t>(c.tokens));
+      h = mix(h, std::uint64_t{c.copy_source.value} << 32 | c.taken << 2 | (c.orphan ? 2U : 0U) | (c.dead ? 1U : 0U));
+      h = mix(h, std::uint64_t{c.pending} << 32 | static_cast<std::uint32_t>(c.first_index));
+    }
   }
   return h;
 }
@@ -94,6 +104,7 @@ template <class State>
     return true;
   };
   std::uint32_t live = 0;
+  std::uint32_t rows = 0;
   for (std::uint32_t slot = 0; slot < state.sequences.size(); ++slot) {
     SequenceState const& s = state.sequences[slot];
     if (!s.live()) {
@@ -106,11 +117,14 @@ template <class State>
     if (!hold(s.table)) {
       return {"I5: a table entry is no page of the pool", slot};
     }
-    std::size_t rows = s.tokens.size();
-    if (s.step_chunk != nil) {
-      rows += static_cast<std::size_t>(state.step.chunks[s.step_chunk].tokens);
+    if (s.suspended) {
+      if (!s.table.empty() || s.num_flights != 0) {
+        return {"a suspended sequence holds pages", slot};
+      }
+      continue;
     }
-    if (s.table.size() != state.pages_of(rows)) {
+    ++rows;
+    if (s.table.size() != state.pages_of(state.planned_end(s))) {
       return {"I5: pages of a sequence differ from ceil(rows / page_tokens)", slot};
     }
     bool const publishes = s.domain_generation == tree.generation(s.domain);
@@ -129,12 +143,26 @@ template <class State>
   if (live + state.free_slots.size() != state.sequences.size()) {
     return {"slots were lost or listed twice", live};
   }
-  for (ChunkState const& c : state.step.chunks) {
-    if (!hold(c.orphan_table)) {
-      return {"I5: a table entry is no page of the pool", c.sequence.slot};
+  for (StepState const& t : state.steps) {
+    if (!hold(t.orphans)) {
+      return {"I5: a page that a step keeps is no page of the pool", static_cast<std::uint32_t>(t.id.value)};
     }
-    holders[c.copy_source.value] += c.copies() ? 1U : 0U;
+    rows += static_cast<std::uint32_t>(t.rows.size());
+    for (ChunkState const& c : t.chunks) {
+      holders[c.copy_source.value] += c.copies() ? 1U : 0U;
+      for (PageCount i = 0; i < c.pending; ++i) {
+        PageId const page = t.pending[c.pending_at + i];
+        holders[page.value] += 1;
+        if (!tree.contains(page) || state.book.tag(page).step != t.id) {
+          return {"I4: a pending page is not in the index, or not tagged", page.value};
+        }
+      }
+    }
   }
+  if (rows + state.free_rows.size() != state.options.max_sequences) {
+    return {"table rows were lost or listed twice", rows};
+  }
+  state.book.fences().for_each([&](PageId page) { holders[page.value] += 1; });
   PageCount free = 0;
   for (std::uint32_t page = 1; page <= state.options.pages; ++page) {
     std::uint32_t const counted = holders[page] + (tree.contains(PageId{page}) ? 1U : 0U);

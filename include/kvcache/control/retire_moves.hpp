@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/control/add_moves.hpp>
+#include <kvcache/control/prompt.hpp>
+#include <kvcache/control/sequence_state.hpp>
+#include <kvcache/control/step_state.hpp>
+#include <kvcache/core/check.hpp>
+#include <kvcache/core/ids.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+/// \file How a step ends: committed, failed, or dropped before it was submitted.
+///
+/// Steps of a stream retire in the order of their submission. When one fails, everything of later steps that
+/// reads its rows dies with it: later chunks of its sequences, and whoever attached to its pending pages.
+/// Those sequences are cut back to rows that are there, and reported.
+
+namespace kvcache::inline v0_1::detail {
+
+/// See the file comment.
+template <class Allocator, class Prefix, class Replacement>
+struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
+  using Base = AddMoves<Allocator, Prefix, Replacement>;
+  using Base::Base;
+  using Base::book;
+  using Base::options;
+  using Base::pages_of;
+  using Stage = StepState::Stage;
+
+  /// Retires a step that ran. `outcome(i)` tells of the i-th planned chunk.
+  template <class OutcomeOf>
+  void commit(StepState& t, OutcomeOf&& outcome_of)
+  {
+    std::size_t planned = 0;
+    for (ChunkState& c : t.chunks) {
+      Outcome outcome{.accepted = c.tokens, .tokens = {}};
+      if (c.planned) {
+        outcome = outcome_of(planned++, c);
+      }
+      if (c.copies()) {
+        book.release(c.copy_source);
+        c.copy_source = zero_page;
+      }
+      for (PageCount i = 0; i < c.pending; ++i) {
+        book.settle(t.pending[c.pending_at + i]);
+      }
+      if (c.counts()) {
+        accept(t, c, outcome);
+      }
+    }
+    for (std::size_t k = t.chunks.size(); k-- > 0;) {
+      ChunkState const& c = t.chunks[k];
+      for (PageCount i = c.pending; i-- > 0;) {
+        book.release(t.pending[c.pending_at + i]);
+      }
+    }
+    for (ChunkState const& c : t.chunks) {
+      if (c.counts()) {
+        (void)memory_sufficed_for([&] { this->publish(this->sequences[c.sequence.slot]); });
+      }
+    }
+    retire(t);
+  }
+
+  /// Retires a submitted step that did not run to its end, and what depends on it.
+  void fail(StepState& t) noexcept
+  {
+    StepState* order[Base::steps_per_stream];
+    std::size_t const n = later(this->steps_of(t.stream), t, order);
+    for (std::size_t k = 0; k < n; ++k) {
+      for (ChunkState& c : order[k]->chunks) {
+        c.dead = c.dead || order[k] == &t || c.orphan || depends(c, order, k);
+      }
+    }
+    for (SequenceState& s : this->sequences) {
+      if (s.live() && !s.suspended) {
+        cut_back(s);
+      }
+    }
+    for (std::size_t k = n; k-- > 0;) {
+      for (std::size_t i = order[k]->chunks.size(); i-- > 0;) {
+        ChunkState& c = order[k]->chunks[i];
+        if (c.dead) {
+          this->give_back_source(c);
+          this->retract(*order[k], c);
+        }
+      }
+    }
+    retire(t);
+  }
+
+  /// Takes an open step back.
+  void drop(StepState& t) noexcept
+  {
+    for (std::size_t i = t.chunks.size(); i-- > 0;) {
+      this->undo(t, t.chunks[i]);
+    }
+    StepState* newest = nullptr;
+    for (StepState& step : this->steps_of(t.stream)) {
+      newest = step.stage == Stage::submitted && (newest == nullptr || newest->id < step.id) ? &step : newest;
+    }
+    free_orphans(t, newest != nullptr ? newest->id : StepId{});
+    if (newest != nullptr) {  // its kernels may read the table rows
+      newest->rows.insert(newest->rows.end(), t.rows.begin(), t.rows.end());  // within the reserve of all rows
+      t.rows.clear();
+    }
+    retire(t);
+  }
+
+  /// Pages that were let go while the step was built: from now on later steps of the stream may have them.
+  void free_orphans(StepState& t, StepId fence) noexcept
+  {
+    for (PageId const page : t.orphans) {
+      if (fence.value != 0) {
+        book.fences().fence(page, t.stream, fence);
+      }
+      book.release(page);
+    }
+    t.orphans.clear();
+  }
+
+  /// The fences of `stream` begin at its oldest submitted step.
+  void update_fences(StreamId stream) noexcept
+  {
+    StepId oldest{~std::uint64_t{0}};
+    for (StepState const& step : this->steps_of(stream)) {
+      oldest = step.stage == Stage::submitted && step.id < oldest ? step.id : oldest;
+    }
+    book.fences().set_oldest(stream, oldest);
+  }
+
+ private:
+  void retire(StepState& t) noexcept
+  {
+    for (RowId const row : t.rows) {
+      this->free_rows.push_back(row);
+    }
+    t.clear();
+    update_fences(t.stream);
+    book.collect(t.stream);
+  }
+
+  /// The accepted tokens of the sequence's oldest chunk in flight are real.
+  void accept(StepState& t, ChunkState const& c, Outcome const& outcome) noexcept
+  {
+    SequenceState& s = this->sequences[c.sequence.slot];
+    auto const first = t.tokens.begin() + static_cast<std::ptrdiff_t>(c.first_token);
+    if (c.named) {
+      s.tokens.insert(s.tokens.end(), first, first + c.attached + outcome.accepted);
+    } else {
+      s.tokens.insert(s.tokens.end(), outcome.tokens.begin(), outcome.tokens.end());
+    }
+    Index const lost = c.tokens - outcome.accepted;
+    Index slack = 0;
+    s.num_flights -= 1;
+    for (std::uint32_t i = 0; i < s.num_flights; ++i) {
+      s.flights[i] = s.flights[i + 1];
+      ChunkState& next = this->chunk_of(s.flights[i]);
+      next.first_index -= lost;
+      next.slack = slack;
+      slack += next.draft ? next.tokens : 0;
+    }
+    this->shrink(s, pages_of(this->planned_end(s)));
+    this->stats.committed_rows += static_cast<std::uint64_t>(outcome.accepted);
+  }
+
+  /// `t` and the steps of its stream after it, oldest first.
+  static std::size_t later(std::span<StepState> all, StepState const& t, StepState** order) noexcept
+  {
+    std::size_t n = 0;
+    for (StepState& step : all) {
+      if (step.stage == Stage::none || step.id < t.id) {
+        continue;
+      }
+      std::size_t at = n++;
+      for (; at > 0 && step.id < order[at - 1]->id; --at) {
+        order[at] = order[at - 1];
+      }
+      order[at] = &step;
+    }
+    return n;
+  }
+
+  /// The chunk of step `order[k]` reads rows of a chunk that is dead.
+  [[nodiscard]] bool depends(ChunkState const& c, StepState* const* order, std::size_t k) const noexcept
+  {
+    SequenceState const& s = this->sequences[c.sequence.slot];
+    for (Flight const& flight : s.in_flight()) {
+      if (this->chunk_of(flight).dead) {
+        return true;
+      }
+    }
+    for (std::size_t j = 0; j <= k; ++j) {
+      for (ChunkState const& other : order[j]->chunks) {
+        if (other.dead && other.copies() && other.copy_at < s.table.size() && s.table[other.copy_at] == other.copy_target) {
+          return true;
+        }
+      }
+    }
+    return first_dead_page(s) < s.table.size();
+  }
+  /// The first page of the table that a dead chunk was to write, as a pending page; the table's size if none.
+  [[nodiscard]] std::size_t first_dead_page(SequenceState const& s) const noexcept
+  {
+    std::size_t found = s.table.size();
+    for (std::size_t i = s.table.size(); i-- > 0;) {
+      if (!book.tree().contains(s.table[i])) {
+        continue;
+      }
+      if (!book.pending(s.table[i])) {
+        break;  // what is before a committed page is committed
+      }
+      if (is_dead(book.tag(s.table[i]))) {
+        found = i;
+      }
+    }
+    return found;
+  }
+  [[nodiscard]] bool is_dead(PendingTag const& tag) const noexcept
+  {
+    for (StepState const& step : this->steps) {
+      if (step.stage != Stage::none && step.id == tag.step) {
+        return step.chunks.size() > tag.chunk && step.chunks[tag.chunk].dead;
+      }
+    }
+    return false;
+  }
+
+  /// Cuts a sequence to what does not depend on dead chunks.
+  void cut_back(SequenceState& s) noexcept
+  {
+    std::uint8_t alive = 0;
+    while (alive < s.num_flights && !this->chunk_of(s.flights[alive]).dead) {
+      ++alive;
+    }
+    auto const rows = static_cast<Index>(first_dead_page(s)) * options.page_tokens;
+    Index const length = rows < s.length() ? rows : s.length();
+    if (alive == s.num_flights && length == s.length()) {
+      return;
+    }
+    alive = length < s.length() ? 0 : alive;
+    Index const end = alive == 0 ? length : this->chunk_of(s.flights[alive - 1]).end();
+    this->shrink(s, pages_of(end));  // while its flights still say who may touch the pages
+    s.num_flights = alive;
+    s.tokens.resize(static_cast<std::size_t>(length));
+    s.indexed = smaller(s.indexed, static_cast<PageCount>(length / options.page_tokens));
+    auto const slot = static_cast<std::uint32_t>(&s - this->sequences.data());
+    this->cuts.push_back({{slot, s.generation}, length});  // within its reserve: one a sequence
+  }
+};
+
+}  // namespace kvcache::inline v0_1::detail
