@@ -108,6 +108,7 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
   }
 
   /// Makes the whole pages of the chunk pending, where it must be accepted whole and its tokens are known.
+  /// **Errors** `std::bad_alloc`, nothing is pending.
   void pend(StepState& t, SequenceState const& s, ChunkState& c, std::span<Token const> tokens)
   {
     auto const p = static_cast<std::size_t>(options.page_tokens);
@@ -130,6 +131,7 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
       return;
     }
     std::span<PageId const> const pages = std::span<PageId const>(s.table).subspan(first, end - first);
+    c.orphan_table.reserve(s.table.size());
     book.publish_pending(s.domain, parent, text, pages, {t.id, t.stream, static_cast<std::uint32_t>(t.chunks.size())});
     c.pending_at = t.pending.size();
     c.pending = static_cast<PageCount>(pages.size());

@@ -141,8 +141,8 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
     s->stream = t->stream;
     t->planned_tokens += static_cast<std::size_t>(c.tokens);
     t->tokens.insert(t->tokens.end(), chunk.tokens.begin(), chunk.tokens.end());
-    t->chunks.push_back(c);
-    return c.tokens;
+    t->chunks.push_back(std::move(c));
+    return t->chunks.back().tokens;
   }
 
   /// Closes the step for adding and makes its plan. What it makes pending is found by the stream from now on.
@@ -153,6 +153,7 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
     if (t == nullptr) {
       return detail::stale(id);
     }
+    state_.settle_orphans(*t);
     if (!detail::memory_sufficed_for([&] { detail::make_plan(state_, *t); })) {
       t->plan.clear();
       return detail::no_memory(t->tokens.size());

@@ -136,35 +136,52 @@ struct ControlState {
 
   // ---- a sequence's pages
 
-  /// Lets go of one page of `s`. Where its steps may still touch it: a step that is being built keeps it
-  /// until it is submitted, then the page is fenced.
-  void let_go(SequenceState const& s, PageId page) noexcept
+  /// The newest step that may touch pages of `s`, or null.
+  [[nodiscard]] StepState* touching(SequenceState const& s) noexcept
   {
-    if (s.num_flights > 0) {
-      StepState& newest = *s.flights[s.num_flights - 1].step;
-      if (newest.stage == Stage::open) {
-        newest.orphans.push_back(page);  // within what the add reserved
-        return;
+    for (StepState& step : steps) {
+      if (step.stage != Stage::none && step.id == s.bound_until) {
+        return &step;
       }
-      book.fences().fence(page, newest.stream, newest.id);
+    }
+    return nullptr;
+  }
+  /// Lets go of one page of a sequence that `step` may touch: a step that is being built keeps it until it is
+  /// submitted, then the page is fenced.
+  void let_go(PageId page, StepState* step) noexcept
+  {
+    if (step != nullptr && step->stage == Stage::open) {
+      step->orphans.push_back(page);  // within what add and fork reserved
+      return;
+    }
+    if (step != nullptr) {
+      book.fences().fence(page, step->stream, step->id);
     }
     book.release(page);
   }
   /// Lets go of the pages from `keep` on, deepest first.
   void shrink(SequenceState& s, PageCount keep) noexcept
   {
+    StepState* const step = s.table.size() > keep ? touching(s) : nullptr;
     while (s.table.size() > keep) {
       PageId const page = s.table.back();
       s.table.pop_back();
-      let_go(s, page);
+      let_go(page, step);
     }
     s.synced = smaller(s.synced, keep);
   }
-  /// Its steps in flight end without it. The pages are still its own.
+  /// Its steps in flight go on without it. Where others may attach to what its open chunk writes, that chunk is
+  /// computed all the same, and keeps the table for it.
   void leave_flights(SequenceState& s) noexcept
   {
     for (Flight const& flight : s.in_flight()) {
-      chunk_of(flight).orphan = true;
+      ChunkState& c = chunk_of(flight);
+      c.orphan = true;
+      if (flight.step->stage == Stage::open && c.pending > 0) {
+        c.orphan_table.assign(s.table.begin(), s.table.end());  // within the reserve of the add
+        c.orphan_row = s.row;
+        s.synced = 0;
+      }
     }
     s.num_flights = 0;
   }
@@ -186,14 +203,13 @@ struct ControlState {
     }
   }
 
-  /// Fills the table and the tokens of a new sequence from a match; the counts are the caller's.
+  /// Fills the table of a sequence of `tokens` tokens from a match; the counts are the caller's.
   /// **Errors** `std::bad_alloc`; the table may be filled in part.
-  void attach(SequenceState& s, std::span<Token const> tokens, Match const& match)
+  void attach(SequenceState& s, std::size_t tokens, Match const& match)
   {
-    auto const full = static_cast<std::size_t>(match.full_pages);
-    reserve_to(s.table, pages_of(tokens.size()) + 1);
-    reserve_to(s.tokens, tokens.size() + static_cast<std::size_t>(options.page_tokens));
-    s.table.resize(full);
+    reserve_to(s.table, pages_of(tokens) + 1);
+    reserve_to(s.tokens, tokens + static_cast<std::size_t>(options.page_tokens));
+    s.table.resize(static_cast<std::size_t>(match.full_pages));
     book.tree().copy_pages(match, s.table.data());
     if (match.partial_rows > 0) {
       s.table.push_back(match.partial_page);
@@ -201,8 +217,6 @@ struct ControlState {
     if (!s.table.empty()) {
       book.end_span_at(s.table.back(), static_cast<Index>(s.table.size() - 1));
     }
-    auto const rows = static_cast<std::size_t>(match.rows(options.page_tokens));
-    s.tokens.assign(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(rows));
   }
 
   /// Makes the sequence a holder of the pages in its table, in a table row of its own.
@@ -242,15 +256,15 @@ struct ControlState {
   /// Pages and row go back; tokens and slot stay.
   void vacate(SequenceState& s) noexcept
   {
-    StepState* const newest = s.num_flights > 0 ? s.flights[s.num_flights - 1].step : nullptr;
-    shrink(s, 0);  // while its flights say who may touch the pages
     leave_flights(s);
-    if (newest != nullptr) {
-      newest->rows.push_back(s.row);  // within what the add reserved
+    if (StepState* const step = touching(s)) {
+      step->rows.push_back(s.row);  // within the reserve of all rows
     } else {
       free_rows.push_back(s.row);
     }
+    shrink(s, 0);
     s.indexed = 0;
+    s.bound_until = {};
   }
   void give_slot(SequenceState& s, std::uint32_t slot) noexcept
   {
@@ -260,7 +274,6 @@ struct ControlState {
       s.tokens.shrink_to_fit();
     }
     s.generation += 1;
-    s.bound_until = {};
     free_slots.push_back(slot);  // within its reserve: a slot is listed once
   }
 
@@ -281,8 +294,8 @@ struct ControlState {
     if (keep > 0 && keep < s.table.size() && book.tree().contains(s.table[keep - 1])) {
       book.end_span_at(s.table[keep - 1], static_cast<Index>(keep - 1));
     }
-    shrink(s, keep);  // while its flights say who may touch the pages
     leave_flights(s);
+    shrink(s, keep);
     s.tokens.resize(static_cast<std::size_t>(length));
     s.indexed = smaller(s.indexed, static_cast<PageCount>(length / options.page_tokens));
   }
@@ -322,7 +335,7 @@ struct ControlState {
         book.share(twin);
         s.table[i] = twin;
         s.synced = smaller(s.synced, static_cast<PageCount>(i));
-        let_go(s, page);
+        let_go(page, touching(s));
       }
     }
   }

@@ -12,7 +12,8 @@
 
 namespace kvcache::inline v0_1::detail {
 
-/// Writes the step's plan. Chunks that count for nobody, and those that only attach, are left out.
+/// Writes the step's plan. Chunks that only attach are left out, and orphans to whose
+/// pages nobody attached.
 /// **Errors** `std::bad_alloc`; the plan is then in part.
 template <class State>
 void make_plan(State const& state, StepState& t)
@@ -21,22 +22,28 @@ void make_plan(State const& state, StepState& t)
   plan.step = t.id;
   plan.stream = t.stream;
   reserve_to(plan.chunks, t.chunks.size());
+  auto const write_row = [&plan](RowId row, std::vector<PageId> const& table, PageCount first) {
+    if (first < table.size()) {
+      auto const count = static_cast<std::uint32_t>(table.size()) - first;
+      plan.tables.push_back({row, first, count, static_cast<std::uint32_t>(plan.ids.size())});
+      plan.ids.insert(plan.ids.end(), table.begin() + first, table.end());
+    }
+  };
   for (ChunkState const& c : t.chunks) {
-    if (!c.counts()) {
+    if (!c.counts() && (c.dead || c.orphan_table.empty())) {
       continue;
     }
     SequenceState const& s = state.sequences[c.sequence.slot];
-    PageCount const first = c.copies() ? smaller(s.synced, c.copy_at) : s.synced;
-    if (first < s.table.size()) {
-      auto const count = static_cast<std::uint32_t>(s.table.size()) - first;
-      plan.tables.push_back({s.row, first, count, static_cast<std::uint32_t>(plan.ids.size())});
-      plan.ids.insert(plan.ids.end(), s.table.begin() + first, s.table.end());
+    if (c.orphan) {
+      write_row(c.orphan_row, c.orphan_table, 0);
+    } else {
+      write_row(s.row, s.table, c.copies() ? smaller(s.synced, c.copy_at) : s.synced);
     }
     if (c.copies() && c.copy_rows > 0) {
       plan.copies.push_back({c.copy_source, c.copy_target, c.copy_rows});
     }
     if (c.tokens > 0) {
-      plan.chunks.push_back({c.sequence, s.row, c.first_index, c.tokens, c.slack});
+      plan.chunks.push_back({c.sequence, c.orphan ? c.orphan_row : s.row, c.first_index, c.tokens, c.slack});
     }
   }
 }
@@ -46,10 +53,13 @@ template <class State>
 void mark_planned(State& state, StepState& t) noexcept
 {
   for (ChunkState& c : t.chunks) {
-    if (!c.counts()) {
+    if (!c.counts() && (c.dead || c.orphan_table.empty())) {
       continue;
     }
     c.planned = c.tokens > 0;
+    if (c.orphan) {
+      continue;
+    }
     SequenceState& s = state.sequences[c.sequence.slot];
     s.synced = static_cast<PageCount>(s.table.size());
     state.stats.planned_rows += static_cast<std::uint64_t>(c.tokens);

@@ -147,15 +147,22 @@ class PageLedger {
       allocator_.share(page);
     }
   }
-  /// The pending span of `page` has its bytes.
-  void settle(PageId page) noexcept { tags_[tree_.span_of(page).value] = {}; }
+  /// The pending span of `page` has its bytes, unless its domain was forgotten meanwhile.
+  void settle(PageId page) noexcept
+  {
+    if (tree_.contains(page)) {
+      tags_[tree_.span_of(page).value] = {};
+    }
+  }
   /// Takes a pending `page` out of the index; neither the tree nor the step holds it any more.
-  /// **Pre** it is the last page of a span without children.
+  /// **Pre** it is the last page of a span without children, or its domain was forgotten.
   void retract(PageId page) noexcept
   {
-    PageId out{};
-    tree_.pop_tail(tree_.span_of(page), 1, &out, nullptr);
-    allocator_.release(page);
+    if (tree_.contains(page)) {
+      PageId out{};
+      tree_.pop_tail(tree_.span_of(page), 1, &out, nullptr);
+      allocator_.release(page);
+    }
     release(page);
   }
 

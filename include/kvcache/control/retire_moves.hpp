@@ -111,6 +111,22 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     retire(t);
   }
 
+  /// Before the plan is made: what an orphan would have written is pending for nobody, unless others attached.
+  void settle_orphans(StepState& t) noexcept
+  {
+    for (std::size_t k = t.chunks.size(); k-- > 0;) {
+      ChunkState& c = t.chunks[k];
+      bool wanted = false;
+      for (PageCount i = 0; i < c.pending; ++i) {  // the tree, the step and its orphans hold each
+        wanted = wanted || book.allocator().count(t.pending[c.pending_at + i]) > 3;
+      }
+      if (c.orphan && !c.dead && !wanted) {
+        this->retract(t, c);
+        c.orphan_table.clear();
+      }
+    }
+  }
+
   /// Pages that were let go while the step was built: from now on later steps of the stream may have them.
   void free_orphans(StepState& t, StepId fence) noexcept
   {
@@ -244,8 +260,8 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     }
     alive = length < s.length() ? 0 : alive;
     Index const end = alive == 0 ? length : this->chunk_of(s.flights[alive - 1]).end();
-    this->shrink(s, pages_of(end));  // while its flights still say who may touch the pages
     s.num_flights = alive;
+    this->shrink(s, pages_of(end));
     s.tokens.resize(static_cast<std::size_t>(length));
     s.indexed = smaller(s.indexed, static_cast<PageCount>(length / options.page_tokens));
     auto const slot = static_cast<std::uint32_t>(&s - this->sequences.data());

@@ -65,7 +65,9 @@ class SequenceCalls {
           s.domain = state_.book.intern(domain_of(prompt));
           match = tree().match(s.domain, prompt.tokens, matchable(prompt));
           state_.settle_match(match, prompt.stream);
-          state_.attach(s, prompt.tokens, match);
+          state_.attach(s, prompt.tokens.size(), match);
+          auto const rows = static_cast<std::size_t>(match.rows(options().page_tokens));
+          s.tokens.assign(prompt.tokens.begin(), prompt.tokens.begin() + static_cast<std::ptrdiff_t>(rows));
         })) {
       s.table.clear();
       s.tokens.clear();
@@ -97,6 +99,10 @@ class SequenceCalls {
     if (!detail::memory_sufficed_for([&] {
           s.table.assign(from->table.begin(), from->table.begin() + state_.pages_of(length));
           s.tokens.assign(from->tokens.begin(), from->tokens.begin() + length);
+          if (detail::StepState* const step = state_.touching(*from); step != nullptr) {
+            step->orphan_room += s.table.size() + 1;
+            detail::reserve_to(step->orphans, step->orphan_room);
+          }
         })) {
       s.table.clear();
       s.tokens.clear();
@@ -158,7 +164,6 @@ class SequenceCalls {
     }
     state_.vacate(*s);
     s->suspended = true;
-    s->bound_until = {};
     return Done{};
   }
   /// Attaches what is still cached of a suspended sequence; the rest of its tokens is to be added again.
@@ -179,10 +184,11 @@ class SequenceCalls {
     auto const rows = static_cast<Index>(s->tokens.size());
     Match match = tree().match(s->domain, s->tokens, rows);
     state_.settle_match(match, stream);
-    if (!detail::memory_sufficed_for([&] { state_.attach(*s, s->tokens, match); })) {
+    if (!detail::memory_sufficed_for([&] { state_.attach(*s, s->tokens.size(), match); })) {
       s->table.clear();
       return detail::no_memory(s->tokens.size());
     }
+    s->tokens.resize(static_cast<std::size_t>(match.rows(options().page_tokens)));
     s->domain_generation = tree().generation(s->domain);
     s->attach_limit = rows;
     s->cached = s->length();
@@ -281,7 +287,7 @@ class SequenceCalls {
   [[nodiscard]] detail::SequenceState* idle(SequenceId id) noexcept
   {
     detail::SequenceState* const s = state_.find(id);
-    return s != nullptr && !s->suspended && s->num_flights == 0 ? s : nullptr;
+    return s != nullptr && !s->suspended && !state_.in_flight(s->bound_until) ? s : nullptr;
   }
 
   [[nodiscard]] Error unusable(SequenceId id) const noexcept

@@ -41,6 +41,8 @@ struct ChunkState {
   StepId bound_before{};           // of the sequence
   std::size_t pending_at = 0;      // in the step's pending pages
   PageCount pending = 0;           // pages that the chunk makes pending
+  std::vector<PageId> orphan_table;// of an orphan that is computed all the same, for those who attached
+  RowId orphan_row{};
 
   [[nodiscard]] bool copies() const noexcept { return copy_source != zero_page; }
   /// Its result changes the sequence.

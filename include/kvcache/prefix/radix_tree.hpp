@@ -362,7 +362,9 @@ class RadixTree {
     PageId const last = match.span.value == nil
                           ? zero_page
                           : node(match.span).buffer.pages(page_tokens_)[match.span_pages - 1];
-    if (ghosts_.was_evicted(ghost_hash(match.domain, last, ahead.data()))) {
+    bool const known =
+      match.domain.value < domains_.size();  // a probe may ask for one never opened
+    if (known && ghosts_.was_evicted(ghost_hash(match.domain, last, ahead.data()))) {
       return Miss::evicted;
     }
     bool const elsewhere =
