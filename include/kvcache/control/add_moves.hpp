@@ -72,7 +72,7 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
     reserve_to(t.pending, t.pending.size() + pages_of(c.tokens) + 1);
     reserve_to(s.table, s.table.size() + twins.size() + c.taken + 1);
     reserve_to(s.tokens, static_cast<std::size_t>(c.end()));
-    book.prepare_take(c.taken, c.copies(), t.reclaimed);
+    book.prepare_take(c.taken, c.copies(), t.stream, t.reclaimed);
     if (c.copies() && c.copy_at > 0 && book.tree().contains(s.table[c.copy_at - 1])) {
       book.end_span_at(s.table[c.copy_at - 1], static_cast<Index>(c.copy_at - 1));  // the page is let go alone
     }
@@ -134,6 +134,7 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
     c.orphan_table.reserve(s.table.size());
     book.publish_pending(s.domain, parent, text, pages, {t.id, t.stream, static_cast<std::uint32_t>(t.chunks.size())});
     c.pending_at = t.pending.size();
+    c.pending_index = first;
     c.pending = static_cast<PageCount>(pages.size());
     t.pending.insert(t.pending.end(), pages.begin(), pages.end());
   }
@@ -142,9 +143,8 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
   void undo(StepState& t, ChunkState& c) noexcept
   {
     retract(t, c);
-    bool const exact_copy = !c.copies() || book.allocator().count(c.copy_target) == 1;
-    if (!c.counts() || !exact_copy) {
-      undo_loosely(t, c);
+    if (!untouched(c)) {
+      undo_loosely(c);
     } else {
       SequenceState& s = this->sequences[c.sequence.slot];
       if (c.copies()) {
@@ -155,7 +155,7 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
           book.release(c.copy_source);
         }
       }
-      book.untake(std::span<PageId const>(s.table).last(c.taken), t.stream, c.from_waiting);
+      book.untake(std::span<PageId const>(s.table).last(c.taken), c.from_waiting);
       s.table.resize(s.table.size() - c.taken);
       leave(s, c);
     }
@@ -312,7 +312,7 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
         s.indexed = smaller(s.indexed, c.copy_at);
         return true;
       }
-      book.untake(std::span<PageId const>(s.table).last(c.taken), t.stream, c.from_waiting);
+      book.untake(std::span<PageId const>(s.table).last(c.taken), c.from_waiting);
       s.table.resize(s.table.size() - c.taken);
       book.restore(t.reclaimed, c.reclaimed);
     }
@@ -320,32 +320,35 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
     return false;
   }
 
-  /// The sequence of a chunk that is taken back: as before it.
+  /// Nobody else holds pages of the chunk, and its sequence is as the add left it.
+  [[nodiscard]] bool untouched(ChunkState const& c) const noexcept
+  {
+    if (!c.counts()) {
+      return false;
+    }
+    std::size_t const pages =
+      std::size_t{c.pages_before} + static_cast<std::size_t>(c.attached / options.page_tokens) + c.taken;
+    SequenceState const& s = this->sequences[c.sequence.slot];
+    return s.table.size() + (c.copies() ? 1 : 0) == pages && (!c.copies() || book.allocator().count(c.copy_target) == 1);
+  }
+  /// The sequence of a chunk that is taken back lets go of what it attached to.
   void leave(SequenceState& s, ChunkState const& c) noexcept
   {
-    for (Index row = 0; row < c.attached; row += options.page_tokens) {
+    s.num_flights -= 1;
+    s.bound_until = c.bound_before;
+    while (s.table.size() > pages_of(this->planned_end(s))) {
       book.release(s.table.back());
       s.table.pop_back();
     }
-    s.num_flights -= 1;
-    s.bound_until = c.bound_before;
+    s.synced = smaller(s.synced, static_cast<PageCount>(s.table.size()));
   }
   /// Others hold pages of the chunk, or its sequence went on without it: pages go back in any order.
-  void undo_loosely(StepState& t, ChunkState& c) noexcept
+  void undo_loosely(ChunkState& c) noexcept
   {
+    give_back_source(c);
     if (c.counts()) {
-      SequenceState& s = this->sequences[c.sequence.slot];
-      PageCount const before = c.pages_before + static_cast<PageCount>(c.attached / options.page_tokens);
-      while (s.table.size() > before) {
-        book.release(s.table.back());
-        s.table.pop_back();
-      }
-      give_back_source(c);
-      leave(s, c);
-    } else {
-      give_back_source(c);
+      leave(this->sequences[c.sequence.slot], c);
     }
-    (void)t;
   }
 };
 

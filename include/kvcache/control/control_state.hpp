@@ -283,9 +283,15 @@ struct ControlState {
     if (length % options.page_tokens == 0) {
       return length;
     }
-    PageId const part = s.table[static_cast<std::size_t>(length / options.page_tokens)];
-    bool const unwritten = book.tree().contains(part) && book.pending(part);
-    return unwritten ? length / options.page_tokens * options.page_tokens : length;
+    auto const part = static_cast<std::size_t>(length / options.page_tokens);
+    for (StepState const& step : steps) {
+      for (ChunkState const& c : step.chunks) {
+        if (step.will_write(c, s.table[part], part)) {
+          return static_cast<Index>(part) * options.page_tokens;
+        }
+      }
+    }
+    return length;
   }
   /// Cuts a sequence to `length` settled rows, fewer than are planned. **Errors** `std::bad_alloc`, nothing changed.
   void cut(SequenceState& s, Index length)

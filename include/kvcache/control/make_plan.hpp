@@ -30,7 +30,10 @@ void make_plan(State const& state, StepState& t)
     }
   };
   for (ChunkState const& c : t.chunks) {
-    if (!c.counts() && (c.dead || c.orphan_table.empty())) {
+    if (c.copies() && c.copy_rows > 0) {  // an orphan's too: its sequence, or a fork, may have kept the copy
+      plan.copies.push_back({c.copy_source, c.copy_target, c.copy_rows});
+    }
+    if (c.dead || (c.orphan && c.orphan_table.empty())) {
       continue;
     }
     SequenceState const& s = state.sequences[c.sequence.slot];
@@ -38,9 +41,6 @@ void make_plan(State const& state, StepState& t)
       write_row(c.orphan_row, c.orphan_table, 0);
     } else {
       write_row(s.row, s.table, c.copies() ? smaller(s.synced, c.copy_at) : s.synced);
-    }
-    if (c.copies() && c.copy_rows > 0) {
-      plan.copies.push_back({c.copy_source, c.copy_target, c.copy_rows});
     }
     if (c.tokens > 0) {
       plan.chunks.push_back({c.sequence, c.orphan ? c.orphan_row : s.row, c.first_index, c.tokens, c.slack});
@@ -53,7 +53,7 @@ template <class State>
 void mark_planned(State& state, StepState& t) noexcept
 {
   for (ChunkState& c : t.chunks) {
-    if (!c.counts() && (c.dead || c.orphan_table.empty())) {
+    if (c.dead || (c.orphan && c.orphan_table.empty())) {
       continue;
     }
     c.planned = c.tokens > 0;

@@ -37,13 +37,13 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
 
   /// Room in `journal` for what taking `pages` may evict, and for an `unpublish` after it, so that neither
   /// can fail half-way. **Errors** `std::bad_alloc`.
-  void prepare_take(PageCount pages, bool unpublishes, Reclaimed& journal)
+  void prepare_take(PageCount pages, bool unpublishes, StreamId stream, Reclaimed& journal)
   {
     PageCount const missing = (pages > this->num_free() ? pages - this->num_free() : 0) + (unpublishes ? 1U : 0U);
-    grow(journal.entries_, missing);
+    bool const skips = missing != 0 && fences_.others_than(stream);
+    grow(journal.entries_, missing + (skips ? policy_.size() : 0U));
     grow(journal.pages_, missing);
     grow(journal.tokens_, static_cast<std::size_t>(missing) * static_cast<std::size_t>(page_tokens_));
-    grow(skipped_, missing == 0 ? 0 : policy_.size());
   }
 
   /// Takes pages for a step of `stream` and returns how many of them, the last ones, had waited; `nil` where there are
@@ -55,7 +55,11 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     auto const ready = [&] { return this->num_free() + fences_.num_waiting(stream); };
     while (ready() < wanted && evict(wanted - ready(), stream, journal)) {
     }
-    unskip();
+    for (std::size_t i = journal.entries_.size(); i > mark; --i) {
+      if (journal.entries_[i - 1].skipped) {
+        come_back(journal.entries_[i - 1]);
+      }
+    }
     if (ready() < wanted) {
       restore(journal, mark);
       return nil;
@@ -65,14 +69,20 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     for (PageId& page : out.last(waited)) {
       page = fences_.pop(stream);
     }
+    for (PageId const page : out) {
+      ++uses_[page.value];
+    }
     return waited;
   }
 
   /// Undoes the latest `take`, which had `waited` pages; evictions are undone by `restore`.
-  void untake(std::span<PageId const> pages, StreamId stream, PageCount waited) noexcept
+  void untake(std::span<PageId const> pages, PageCount waited) noexcept
   {
+    for (PageId const page : pages) {
+      --uses_[page.value];
+    }
     for (std::size_t i = pages.size(); i > pages.size() - waited; --i) {
-      fences_.unpop(stream, pages[i - 1]);
+      give_back(pages[i - 1]);
     }
     allocator_.untake(pages.first(pages.size() - waited));
   }
@@ -81,8 +91,19 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   /// go back (its domain was forgotten, its parent is gone, memory ran out) stays free.
   void restore(Reclaimed& journal, std::size_t mark) noexcept
   {
+    for (std::size_t i = mark; i < journal.entries_.size(); ++i) {  // so that all stand in the order of before
+      Reclaimed::Entry& entry = journal.entries_[i];
+      entry.skipped = entry.skipped && step_aside(entry);
+    }
     while (journal.entries_.size() > mark) {
       Reclaimed::Entry const entry = journal.entries_.back();
+      if (entry.pages == 0) {
+        if (entry.skipped) {
+          come_back(entry);
+        }
+        journal.entries_.pop_back();
+        continue;
+      }
       std::size_t const first_page = journal.pages_.size() - entry.pages;
       std::size_t const first_token =
         journal.tokens_.size() - std::size_t{entry.pages} * static_cast<std::size_t>(page_tokens_);
@@ -98,6 +119,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   void unpublish(PageId page, Reclaimed& journal) noexcept
   {
     pop(tree_.span_of(page), 1, journal);
+    ++uses_[page.value];
     allocator_.release(page);
   }
   /// Undoes the latest `unpublish` of `journal`; the page stays private where that cannot be.
@@ -106,8 +128,9 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     Reclaimed::Entry const entry = journal.entries_.back();
     std::size_t const first_token = journal.tokens_.size() - static_cast<std::size_t>(page_tokens_);
     std::span<Token const> const tokens = std::span(journal.tokens_).subspan(first_token);
+    PageId const page = journal.pages_.back();
+    --uses_[page.value];
     if (fits(entry, tokens)) {
-      PageId const page = journal.pages_.back();
       (void)detail::memory_sufficed_for(
         [&] { this->publish(entry.domain, entry.parent, tokens, std::span(&page, 1), may_grow(entry)); });
     }
@@ -123,6 +146,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   using Base::page_tokens_;
   using Base::policy_;
   using Base::tree_;
+  using Base::uses_;
 
   template <class T>
   static void grow(std::vector<T>& v, std::size_t more)
@@ -133,7 +157,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   }
 
   /// Takes up to `wanted` pages from the tail of the policy's victim; false where nobody may leave. Spans that
-  /// another stream may still read step aside until `unskip`.
+  /// another stream may still read step aside until the take is over.
   [[nodiscard]] bool evict(PageCount wanted, StreamId stream, Reclaimed& journal) noexcept
   {
     auto const victim = policy_.victim();
@@ -148,7 +172,13 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     }
     if (n == 0 || tree_.children(span) != 0) {
       policy_.on_busy(span);
-      skipped_.push_back(span);  // within what `prepare_take` reserved
+      journal.entries_.push_back({.domain = tree_.domain(span),
+                                  .generation = 0,
+                                  .parent = tree_.last_page(span),
+                                  .parent_use = uses_[tree_.last_page(span).value],
+                                  .pages = 0,
+                                  .whole_span = false,
+                                  .skipped = true});
       return true;
     }
     if (n == pages.size()) {
@@ -166,12 +196,24 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     }
     return true;
   }
-  void unskip() noexcept
+  /// A span that stepped aside is a candidate again, and the oldest.
+  void come_back(Reclaimed::Entry const& entry) noexcept
   {
-    while (!skipped_.empty()) {
-      policy_.restore(skipped_.back(), this->facts(skipped_.back()));
-      skipped_.pop_back();
+    SpanId const span = tree_.span_of(entry.parent);
+    policy_.restore(span, this->facts(span));
+  }
+  /// It steps aside once more; false where it is no candidate now.
+  [[nodiscard]] bool step_aside(Reclaimed::Entry const& entry) noexcept
+  {
+    if (!tree_.contains(entry.parent) || uses_[entry.parent.value] != entry.parent_use) {
+      return false;
     }
+    SpanId const span = tree_.span_of(entry.parent);
+    if (tree_.last_page(span) != entry.parent || !policy_.is_candidate(span)) {
+      return false;
+    }
+    policy_.on_busy(span);
+    return true;
   }
 
   /// **Pre** the journal has room: no resize here allocates.
@@ -185,8 +227,10 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     journal.entries_.push_back({.domain = popped.domain,
                                 .generation = tree_.generation(popped.domain),
                                 .parent = popped.parent,
+                                .parent_use = uses_[popped.parent.value],
                                 .pages = n,
-                                .whole_span = popped.removed_span});
+                                .whole_span = popped.removed_span,
+                                .skipped = false});
   }
 
   /// The entry's place in the tree is still there and still empty.
@@ -195,7 +239,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     if (tree_.generation(entry.domain) != entry.generation) {
       return false;
     }
-    if (entry.parent != zero_page && (!tree_.contains(entry.parent) || this->pending(entry.parent) ||
+    if (entry.parent != zero_page && (!tree_.contains(entry.parent) || uses_[entry.parent.value] != entry.parent_use || this->pending(entry.parent) ||
                                       tree_.last_page(tree_.span_of(entry.parent)) != entry.parent)) {
       return false;
     }
@@ -256,15 +300,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   [[nodiscard]] bool retake(PageId page) noexcept
   {
     if (fences_.active(page)) {
-      StreamId const stream = fences_.stream(page);
-      if (fences_.num_waiting(stream) == 0) {
-        return false;
-      }
-      PageId const top = fences_.pop(stream);
-      if (top != page) {
-        fences_.unpop(stream, top);
-      }
-      return top == page;
+      return fences_.pop_if_last(page);
     }
     PageId top{};
     if (!allocator_.take(std::span(&top, 1))) {
@@ -275,18 +311,17 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     }
     return top == page;
   }
-  /// Undoes `retake`.
+  /// A page that nobody used, back to where pages come from.
   void give_back(PageId page) noexcept
   {
     if (fences_.active(page)) {
-      fences_.unpop(fences_.stream(page), page);
+      fences_.push(page);
     } else {
       allocator_.untake(std::span<PageId const>(&page, 1));
     }
   }
 
   std::uint64_t evicted_ = 0;
-  std::vector<SpanId> skipped_;  // of one `take`
 };
 
 }  // namespace kvcache::inline v0_1

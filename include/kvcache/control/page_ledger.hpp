@@ -5,6 +5,7 @@
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/zero_array.hpp>
 #include <kvcache/prefix/domain.hpp>
 #include <kvcache/replace/facts.hpp>
 
@@ -48,7 +49,7 @@ class PageLedger {
              PageCount pages,
              typename Prefix::Options const& prefix,
              typename Replacement::Options const& replacement)
-    : allocator_(pages), tree_(page_tokens, pages, prefix), policy_(replacement), fences_(pages), page_tokens_(page_tokens)
+    : allocator_(pages), tree_(page_tokens, pages, prefix), policy_(replacement), fences_(pages), uses_(std::size_t{pages} + 1), page_tokens_(page_tokens)
   {
   }
 
@@ -256,7 +257,8 @@ class PageLedger {
   Prefix tree_;
   Replacement policy_;
   Fences fences_;
-  std::vector<PendingTag> tags_;  // by span
+  std::vector<PendingTag> tags_;    // by span
+  ZeroArray<std::uint32_t> uses_;   // by page: how often it was given out to be written
   std::int32_t page_tokens_;
   PageCount cached_ = 0;
 };

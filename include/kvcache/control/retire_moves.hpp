@@ -81,6 +81,11 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
         cut_back(s);
       }
     }
+    for (ChunkState const& c : t.chunks) {
+      if (SequenceState* const s = this->find(c.sequence)) {
+        s->synced = 0;  // perhaps no pool has applied the step's plan
+      }
+    }
     for (std::size_t k = n; k-- > 0;) {
       for (std::size_t i = order[k]->chunks.size(); i-- > 0;) {
         ChunkState& c = order[k]->chunks[i];
@@ -117,8 +122,10 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     for (std::size_t k = t.chunks.size(); k-- > 0;) {
       ChunkState& c = t.chunks[k];
       bool wanted = false;
-      for (PageCount i = 0; i < c.pending; ++i) {  // the tree, the step and its orphans hold each
-        wanted = wanted || book.allocator().count(t.pending[c.pending_at + i]) > 3;
+      for (PageCount i = 0; i < c.pending; ++i) {
+        PageId const page = t.pending[c.pending_at + i];
+        std::uint32_t const ours = 2U + (book.tree().contains(page) ? 1U : 0U);  // step, orphans, tree
+        wanted = wanted || book.allocator().count(page) > ours;
       }
       if (c.orphan && !c.dead && !wanted) {
         this->retract(t, c);
@@ -223,27 +230,14 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
   [[nodiscard]] std::size_t first_dead_page(SequenceState const& s) const noexcept
   {
     std::size_t found = s.table.size();
-    for (std::size_t i = s.table.size(); i-- > 0;) {
-      if (!book.tree().contains(s.table[i])) {
-        continue;
-      }
-      if (!book.pending(s.table[i])) {
-        break;  // what is before a committed page is committed
-      }
-      if (is_dead(book.tag(s.table[i]))) {
-        found = i;
+    for (StepState const& step : this->steps) {
+      for (ChunkState const& c : step.chunks) {
+        if (c.dead && c.pending_index < found && step.will_write(c, s.table[c.pending_index], c.pending_index)) {
+          found = c.pending_index;
+        }
       }
     }
     return found;
-  }
-  [[nodiscard]] bool is_dead(PendingTag const& tag) const noexcept
-  {
-    for (StepState const& step : this->steps) {
-      if (step.stage != Stage::none && step.id == tag.step) {
-        return step.chunks.size() > tag.chunk && step.chunks[tag.chunk].dead;
-      }
-    }
-    return false;
   }
 
   /// Cuts a sequence to what does not depend on dead chunks.

@@ -41,6 +41,7 @@ struct ChunkState {
   StepId bound_before{};           // of the sequence
   std::size_t pending_at = 0;      // in the step's pending pages
   PageCount pending = 0;           // pages that the chunk makes pending
+  std::size_t pending_index = 0;   // place of the first in the tables of those who hold it
   std::vector<PageId> orphan_table;// of an orphan that is computed all the same, for those who attached
   RowId orphan_row{};
 
@@ -68,6 +69,13 @@ struct StepState {
   std::vector<RowId> rows;      // table rows that kernels may still read
   Reclaimed reclaimed;
   Plan plan;
+
+  /// The `index`-th page of a table is one that chunk `c` of this step will write.
+  [[nodiscard]] bool will_write(ChunkState const& c, PageId page, std::size_t index) const noexcept
+  {
+    return index >= c.pending_index && index - c.pending_index < c.pending &&
+           pending[c.pending_at + index - c.pending_index] == page;
+  }
 
   void clear() noexcept
   {
