@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvcache/prefix/child_index.hpp>
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -68,6 +70,29 @@ TEST_CASE("ChildIndex: a page is found below its own place only", "[prefix][chil
   CHECK(find(spans, index, other, {1, 2}) == c);
   CHECK(find(spans, index, root, {1, 3}) == nil);
   CHECK(find(spans, index, {.parent = b, .domain = DomainId{0}}, {1, 2}) == nil);
+}
+
+TEST_CASE("ChildIndex: places whose hashes meet stay apart", "[prefix][child_index]")
+{
+  // Two domains in which the same page has the same 32-bit hash: a twin that compares tokens alone would
+  // give one tenant the page of the other.
+  SpanStore spans;
+  ChildIndex index(page_tokens, 0);
+  Text const page = {1, 2};
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> hashes;
+  for (std::uint32_t d = 0; d < 200'000; ++d) {
+    hashes.emplace_back(index.hash({.parent = nil, .domain = DomainId{d}}, page.data()), d);
+  }
+  std::sort(hashes.begin(), hashes.end());
+  auto const twins = std::adjacent_find(
+    hashes.begin(), hashes.end(), [](auto const& a, auto const& b) { return a.first == b.first; });
+  REQUIRE(twins != hashes.end());
+  Place const one{.parent = nil, .domain = DomainId{twins->second}};
+  Place const other{.parent = nil, .domain = DomainId{(twins + 1)->second}};
+  REQUIRE(index.hash(one, page.data()) == index.hash(other, page.data()));
+  CHECK(add(spans, index, one, page) == 0);
+  CHECK(find(spans, index, one, page) == 0);
+  CHECK(find(spans, index, other, page) == nil);
 }
 
 TEST_CASE("ChildIndex: siblings of one first token, newest first", "[prefix][child_index]")

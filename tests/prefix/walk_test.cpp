@@ -42,6 +42,8 @@ TEST_CASE("walk: a partial hit takes the sibling with most rows in common", "[pr
   CHECK(found.partial_page == PageId{2});
   CHECK(found.partial_rows == 5);
   CHECK(found.miss == Miss::none);
+  found = match(tree, {1, 2, 3, 4, 7});  // as good in two pages: the newer one
+  CHECK(found.partial_page == PageId{2});
   found = match(tree, {2, 2, 3});
   CHECK(found.partial_rows == 0);
   CHECK(found.partial_page == zero_page);

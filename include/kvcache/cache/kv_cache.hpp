@@ -133,12 +133,12 @@ class KVCache {
   /// The same rows again, copy-on-write. **Cost** O(pages + tokens). **Errors** see `Control::fork`.
   [[nodiscard]] Result<Sequence> fork(Sequence const& sequence)
   {
-    return handle(state_->control.fork(sequence.id()));
+    return handle(state_->control.fork(sequence.id_in(state_.get())));
   }
   /// Cuts to the first `length` rows and returns the length kept. **Errors** see `Control::truncate`.
   [[nodiscard]] Result<Index> truncate(Sequence const& sequence, Index length)
   {
-    return state_->control.truncate(sequence.id(), length);
+    return state_->control.truncate(sequence.id_in(state_.get()), length);
   }
   /// Nothing cached in the domain is found any more; open sequences keep their rows and publish no more.
   void forget(Domain const& domain) noexcept { state_->control.forget(domain); }
@@ -186,7 +186,7 @@ class KVCache {
   /// The pages of a sequence in order; valid until the next call that changes the cache.
   [[nodiscard]] std::span<PageId const> pages(Sequence const& sequence) const noexcept
   {
-    return state_->control.table(sequence.id());
+    return state_->control.table(sequence.id_in(state_.get()));
   }
   /// How many hold `page`: sequences, the tree, a copy in flight. 0: free. **Pre** a usable page.
   [[nodiscard]] std::uint32_t holders(PageId page) const noexcept

@@ -12,6 +12,9 @@
 
 namespace kvcache::inline v0_1 {
 
+template <class State>
+class Step;
+
 namespace detail {
 
 /// What handles and their cache share: it outlives both, and knows whether the cache is still there.
@@ -78,6 +81,14 @@ class Sequence {
  private:
   template <class Layout, class Policy>
   friend class KVCache;
+  template <class State>
+  friend class Step;
+
+  /// The id, if the sequence is of this `cache`: another cache may have given the same one away.
+  [[nodiscard]] SequenceId id_in(void const* cache) const noexcept
+  {
+    return anchor_ != nullptr && anchor_->cache == cache ? id_ : SequenceId{};
+  }
 
   Sequence(detail::Anchor* anchor, SequenceId id) noexcept : anchor_(anchor), id_(id)
   {

@@ -329,7 +329,14 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
     std::size_t const pages =
       std::size_t{c.pages_before} + static_cast<std::size_t>(c.attached / options.page_tokens) + c.taken;
     SequenceState const& s = this->sequences[c.sequence.slot];
-    return s.table.size() + (c.copies() ? 1 : 0) == pages && (!c.copies() || book.allocator().count(c.copy_target) == 1);
+    if (s.table.size() + (c.copies() ? 1 : 0) != pages || (c.copies() && book.allocator().count(c.copy_target) != 1)) {
+      return false;
+    }
+    bool alone = true;
+    for (PageId const page : std::span(s.table).last(c.taken - (c.copies() ? 1U : 0U))) {
+      alone = alone && book.allocator().count(page) == 1;
+    }
+    return alone;
   }
   /// The sequence of a chunk that is taken back lets go of what it attached to.
   void leave(SequenceState& s, ChunkState const& c) noexcept

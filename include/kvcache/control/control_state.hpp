@@ -177,6 +177,9 @@ struct ControlState {
     for (Flight const& flight : s.in_flight()) {
       ChunkState& c = chunk_of(flight);
       c.orphan = true;
+      if (c.copies()) {
+        s.synced = smaller(s.synced, c.copy_at);  // perhaps no plan says so
+      }
       if (flight.step->stage == Stage::open && c.pending > 0) {
         c.orphan_table.assign(s.table.begin(), s.table.end());  // within the reserve of the add
         c.orphan_row = s.row;

@@ -14,17 +14,49 @@
 
 namespace kvcache::inline v0_1::detail {
 
+/// Calls `visit(PageId)` for every hold of a step in flight: what sequences let go of, copies' sources, pending pages.
+template <class State, class Visit>
+void for_each_step_hold(State const& state, Visit&& visit)
+{
+  for (StepState const& t : state.steps) {
+    for (PageId const page : t.orphans) {
+      visit(page);
+    }
+    for (ChunkState const& c : t.chunks) {
+      if (c.copies()) {
+        visit(c.copy_source);
+      }
+      for (PageCount i = 0; i < c.pending; ++i) {
+        visit(t.pending[c.pending_at + i]);
+      }
+    }
+  }
+}
+
 /// Pages that no sequence uses and that come back when steps in flight retire.
+/// **Cost** O(pages held by steps), times their number for pages that steps hold more than once.
 template <class State>
 [[nodiscard]] PageCount fenced_pages(State const& state) noexcept
 {
   PageCount fenced = state.book.fences().num_waiting();
-  for (StepState const& t : state.steps) {
-    for (PageId const page : t.orphans) {
-      std::uint32_t const indexed = state.book.tree().contains(page) ? 1U : 0U;
-      fenced += state.book.allocator().count(page) == 1 + indexed ? 1U : 0U;
+  std::size_t visited = 0;
+  for_each_step_hold(state, [&](PageId page) {
+    std::uint32_t const indexed = state.book.tree().contains(page) ? 1U : 0U;
+    std::uint32_t const holders = state.book.allocator().count(page) - indexed;
+    std::uint32_t same = 1;
+    bool seen = false;
+    if (holders > 1) {
+      std::size_t at = 0;
+      same = 0;
+      for_each_step_hold(state, [&](PageId other) {
+        same += other == page ? 1U : 0U;
+        seen = seen || (other == page && at < visited);
+        ++at;
+      });
     }
-  }
+    fenced += !seen && same == holders ? 1U : 0U;
+    ++visited;
+  });
   return fenced;
 }
 

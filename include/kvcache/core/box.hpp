@@ -18,7 +18,7 @@ class Box {
   [[nodiscard]] static Box make(Args&&... args)
   {
     Box box;
-    box.object_ = new T(std::forward<Args>(args)...);
+    box.object_ = new T{std::forward<Args>(args)...};  // clang 14 fills no aggregate by parentheses
     return box;
   }
   Box(Box&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}

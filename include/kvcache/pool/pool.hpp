@@ -55,11 +55,12 @@ class Pool {
       return error;
     }
     Pool pool(geometry, options, device);
-    if (!pool.allocate(storage)) {
+    if (!detail::memory_sufficed_for([&] { pool.staging_.resize(pool.step_words(), -1); }) ||
+        !pool.allocate(storage)) {
       return Error{Why::no_memory,
                    "pool bytes",
                    static_cast<std::int64_t>(pool.bytes()),
-                   "the device has no memory for so many"};
+                   "host or device has no memory for so many"};
     }
     return pool;
   }
@@ -74,6 +75,7 @@ class Pool {
         meta_(std::exchange(other.meta_, nullptr)),
         owns_arena_(other.owns_arena_),
         staging_(std::move(other.staging_)),
+        staged_tokens_(other.staged_tokens_),
         copies_(std::move(other.copies_))
   {
   }
@@ -127,10 +129,12 @@ class Pool {
     }
     device().copy(copies_.data(), copies_.size(), stream);
     auto const tokens = static_cast<std::size_t>(plan.num_tokens());
-    put(rows_at, tokens, stream);
-    put(rows_at + max_tokens(), tokens, stream);
+    std::size_t const words = tokens > staged_tokens_ ? tokens : staged_tokens_;
+    put(rows_at, words, stream);
+    put(rows_at + max_tokens(), words, stream);
     put(rows_at + 2 * max_tokens(), plan.chunks.size() + 1, stream);
     put(0, rows_at, stream);
+    staged_tokens_ = tokens;
     return Done{};
   }
 
@@ -186,7 +190,11 @@ class Pool {
   }
   [[nodiscard]] std::uint64_t meta_bytes() const noexcept
   {
-    return counts_at() + (rows_at + 2 * max_tokens() + options_.max_sequences + 1) * sizeof(Index);
+    return counts_at() + step_words() * sizeof(Index);
+  }
+  [[nodiscard]] std::size_t step_words() const noexcept
+  {
+    return rows_at + 2 * max_tokens() + options_.max_sequences + 1;
   }
   [[nodiscard]] Device& device() noexcept { return device_ != nullptr ? *device_ : host_; }
 
@@ -199,7 +207,8 @@ class Pool {
       return false;
     }
     device().zero(arena_, footprint_.page_bytes(), {});
-    device().zero(meta_ + counts_at(), 2 * sizeof(Index), {});
+    put(rows_at, 2 * max_tokens(), {});  // all of it padding
+    device().zero(meta_ + counts_at(), rows_at * sizeof(Index), {});
     std::uint32_t const per_layer = footprint_.tiles_per_page / static_cast<std::uint32_t>(layers_);
     for (std::int32_t layer = 0; layer < layers_; ++layer) {
       std::uint32_t const offset = static_cast<std::uint32_t>(layer) * per_layer;
@@ -226,7 +235,6 @@ class Pool {
     auto const tokens = static_cast<std::size_t>(plan.num_tokens());
     std::size_t const indices_at = rows_at + max_tokens();
     std::size_t const firsts_at = indices_at + max_tokens();
-    staging_.resize(firsts_at + options_.max_sequences + 1);
     staging_[0] = static_cast<Index>(tokens);
     staging_[1] = static_cast<Index>(plan.chunks.size());
     std::size_t token = 0;
@@ -239,6 +247,11 @@ class Pool {
       }
     }
     staging_[firsts_at + plan.chunks.size()] = static_cast<Index>(token);
+    for (; token < staged_tokens_;
+         ++token) {  // a captured graph may visit more tokens than there are
+      staging_[rows_at + token] = static_cast<Index>(nil);
+      staging_[indices_at + token] = -1;
+    }
     copies_.clear();
     std::size_t const row_bytes = map_.row_elements() * sizeof(typename Layout::element);
     std::size_t const values_at = map_.value_elements() * sizeof(typename Layout::element);
@@ -263,7 +276,8 @@ class Pool {
   std::byte* arena_ = nullptr;
   std::byte* meta_ = nullptr;
   bool owns_arena_ = true;
-  std::vector<Index> staging_;
+  std::vector<Index> staging_;     // the step's part of the meta block, as it was uploaded last
+  std::size_t staged_tokens_ = 0;  // tokens of the step in it; what follows them is padding
   std::vector<StridedCopy> copies_;
 };
 

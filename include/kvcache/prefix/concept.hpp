@@ -93,11 +93,10 @@ concept PopsTails = requires(P& p, SpanId span, PageCount count, PageId* out, To
 };
 
 template <class P>
-concept ForgetsDomains = requires(P& p, DomainId domain) {
-  {
-    p.forget(domain, [](SpanId) {}, [](PageId) {})
-  } noexcept -> std::same_as<void>;
-};
+concept ForgetsDomains =
+  requires(P& p, DomainId domain, void (*on_span)(SpanId), void (*on_page)(PageId)) {
+    { p.forget(domain, on_span, on_page) } noexcept -> std::same_as<void>;
+  };
 
 template <class P>
 concept ProvesIndex = requires(P const& p) {

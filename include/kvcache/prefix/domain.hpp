@@ -20,16 +20,16 @@ namespace kvcache::inline v0_1 {
 
 /// An adapter in use, such as a LoRA, and how strongly.
 struct Adapter {
-  std::string_view name;
+  std::string_view name{};
   float scale = 1.0F;
 };
 
 /// The parts of a domain. A text without data (`{}`) is absent; `""` is there and empty.
 struct DomainFields {
-  std::string_view model;             ///< which model
-  std::string_view weights;           ///< which weights: a digest or revision
-  std::string_view salt;              ///< tenant or session that shares with nobody else
-  std::span<Adapter const> adapters;  ///< in any order
+  std::string_view model{};             ///< which model
+  std::string_view weights{};           ///< which weights: a digest or revision
+  std::string_view salt{};              ///< tenant or session that shares with nobody else
+  std::span<Adapter const> adapters{};  ///< in any order
 };
 
 /// An identity within which pages may be shared. Default: the domain of those who name nothing.

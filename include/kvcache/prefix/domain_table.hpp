@@ -53,10 +53,13 @@ class DomainTable {
 
   void raise_generation(DomainId id) noexcept { ++records_[id.value].generation; }
 
-  /// One number for what the domain is and how often it was forgotten, the same in every process.
+  /// One number for what the domain is and how often it was forgotten, the same in every process; 0 for an
+  /// id that `intern` never gave, since a probe may ask for a domain that nobody opened.
   [[nodiscard]] std::uint64_t digest(DomainId id) const noexcept
   {
-    return mix(records_[id.value].digest, records_[id.value].generation);
+    return id.value < records_.size()
+             ? mix(records_[id.value].digest, records_[id.value].generation)
+             : 0;
   }
 
   [[nodiscard]] std::size_t bytes() const noexcept

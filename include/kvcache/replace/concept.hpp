@@ -74,10 +74,10 @@ concept HearsSplit = requires(R& r, SpanId head, SpanId tail) {
 };
 
 template <class R>
-concept ShowsCandidates = requires(R const& r, SpanId span) {
+concept ShowsCandidates = requires(R const& r, SpanId span, void (*visit)(SpanId)) {
   { r.is_candidate(span) } noexcept -> std::same_as<bool>;
   { r.size() } noexcept -> std::same_as<std::uint32_t>;
-  r.for_each_oldest_first([](SpanId) {});
+  r.for_each_oldest_first(visit);
   { r.check_invariants() } -> std::same_as<bool>;
 };
 

@@ -149,11 +149,13 @@ struct BatchView {
   };
 
   /// See `Tiles`. **Pre** the view outlives the range. Padding has no tiles.
-  KVCACHE_HOST_DEVICE Tiles tiles(std::int32_t layer, std::int32_t head, Index token) const
+  KVCACHE_HOST_DEVICE Tiles tiles(std::int32_t layer, std::int32_t head, Index token) const&
   {
     Index const index = token_index[token];
     return {this, layer, head, token_row[token], index < 0 ? 0 : index + 1};
   }
+  /// A loop over `step.view().tiles(...)` would read a view that is gone: give the view a name.
+  Tiles tiles(std::int32_t layer, std::int32_t head, Index token) const&& = delete;
 };
 
 }  // namespace kvcache::inline v0_1

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "support/counting_new.hpp"
+#include "support/plane.hpp"
+
+namespace {
+
+using namespace kvcache;
+using namespace kvcache_test;
+
+/// Makes each allocation of `call` fail in turn on a fresh plane: it must say `no_memory` and change nothing,
+/// and must succeed on the same plane once there is memory. Returns how many allocations there were.
+template <class Prepare, class Call>
+int check_each_failure(Prepare&& prepare, Call&& call)
+{
+  for (int n = 0; n < 1000; ++n) {
+    CAPTURE(n);
+    Plane plane = make_plane(24);
+    auto const context = prepare(plane);
+    std::uint64_t const before = plane.digest();
+    Why why = Why::ok;
+    bool struck = false;
+    {
+      FailAllocation const failing(n);
+      why = call(plane, context);
+      struck = failing.struck();
+    }
+    check_sound(plane);
+    if (!struck) {
+      CHECK(why == Why::ok);
+      return n;
+    }
+    REQUIRE(why == Why::no_memory);
+    CHECK(plane.digest() == before);
+    CHECK(call(plane, context) == Why::ok);
+    check_sound(plane);
+  }
+  FAIL("there is no end of allocations");
+  return -1;
+}
+
+template <class R>
+Why why_of(R const& result)
+{
+  return result ? Why::ok : result.error().why;
+}
+
+}  // namespace
+
+TEST_CASE("Control: open without memory changes nothing", "[control][memory]")
+{
+  Tokens const prompt = numbers(1, 7);  // ends inside the second cached page, which makes a split
+  int const tried = check_each_failure(
+    [](Plane& plane) {
+      cache_only(plane, numbers(1, 12));
+      return 0;
+    },
+    [&](Plane& plane, int) { return why_of(plane.open({.tokens = prompt})); });
+  CHECK(tried >= 2);
+}
+
+TEST_CASE("Control: fork without memory changes nothing", "[control][memory]")
+{
+  int const tried =
+    check_each_failure([](Plane& plane) { return prefilled(plane, numbers(1, 20)); },
+                       [](Plane& plane, SequenceId id) { return why_of(plane.fork(id)); });
+  CHECK(tried == 2);
+}
+
+TEST_CASE("Control: truncate without memory changes nothing", "[control][memory]")
+{
+  int const tried =
+    check_each_failure([](Plane& plane) { return prefilled(plane, numbers(1, 20)); },
+                       [](Plane& plane, SequenceId id) { return why_of(plane.truncate(id, 7)); });
+  CHECK(tried >= 1);
+}
+
+TEST_CASE("Control: add without memory changes nothing, evictions and copies included",
+          "[control][memory]")
+{
+  struct Context {
+    StepId step;
+    SequenceId id;
+  };
+  Tokens const tokens = numbers(300, 360);
+  int const tried = check_each_failure(
+    [](Plane& plane) {
+      cache_only(plane, numbers(101, 140));
+      cache_only(plane, numbers(201, 230));
+      SequenceId const a = prefilled(plane, numbers(1, 20));
+      REQUIRE(plane.truncate(a, 18));
+      return Context{begin(plane), a};
+    },
+    [&](Plane& plane, Context const& c) { return why_of(plane.add(c.step, c.id, {tokens})); });
+  CHECK(tried >= 5);
+}
+
+TEST_CASE("Control: submit without memory can be tried again", "[control][memory]")
+{
+  int const tried = check_each_failure(
+    [](Plane& plane) {
+      SequenceId const a = prefilled(plane, numbers(1, 6));
+      SequenceId const f = fork(plane, a);
+      Plan const warm = plane.plan();
+      StepId const step = *plane.begin(StreamId{3});
+      add(plane, step, f, numbers(50, 60));
+      add(plane, step, a, numbers(7, 20));
+      return step;
+    },
+    [](Plane& plane, StepId step) {
+      auto const submitted = plane.submit(step);
+      if (submitted) {
+        CHECK(plane.plan().stream == StreamId{3});
+        CHECK(plane.plan().chunks.size() == 2);
+        CHECK(plane.plan().copies.size() == 1);
+        CHECK(plane.plan().tables.size() == 2);
+      } else {
+        CHECK(plane.plan().chunks.empty());
+      }
+      return why_of(submitted);
+    });
+  CHECK(tried >= 1);
+}
+
+TEST_CASE("Control: drop, fail, commit, close and forget end well without memory",
+          "[control][memory]")
+{
+  for (int n = 0; n < 12; ++n) {
+    for (int const call : {0, 1, 2, 3, 4}) {
+      CAPTURE(n, call);
+      Plane plane = make_plane(12);
+      cache_only(plane, numbers(101, 124));
+      SequenceId const a = prefilled(plane, numbers(1, 6));
+      SequenceId const f = fork(plane, a);
+      StepId const step = begin(plane);
+      add(plane, step, f, numbers(50, 64));
+      add(plane, step, a, numbers(7, 20));
+      if (call < 2) {
+        REQUIRE(plane.submit(step));
+      }
+      {
+        FailAllocation const failing(n);
+        switch (call) {
+          case 0:
+            CHECK(plane.commit(step));  // rows are real; what cannot be published is not
+            break;
+          case 1:
+            CHECK(plane.fail(step));
+            break;
+          case 2:
+            CHECK(plane.drop(step));  // what cannot go back into the tree is free
+            break;
+          case 3:
+            CHECK(plane.close(f));
+            break;
+          default:
+            plane.forget({});
+            break;
+        }
+      }
+      check_sound(plane);
+      CHECK(plane.info(a)->length == (call == 0 ? 20 : 6));
+      if (call > 2) {
+        CHECK(plane.drop(step));
+        check_sound(plane);
+      }
+      if (call == 0) {
+        append(plane, a, numbers(21, 24));  // the next commit publishes what was left
+        CHECK(plane.probe({.tokens = numbers(1, 25)}).rows == 24);
+        check_sound(plane);
+      }
+    }
+  }
+}
+
+namespace {
+
+/// 256 sequences that each decode 200 tokens; allocations in steps that only fill a page, and in the others.
+struct Decoded {
+  std::uint64_t inside = 0;
+  std::uint64_t at_page_ends = 0;
+  int steps_inside = 0;
+};
+
+Decoded decode(Plane& plane, std::vector<SequenceId> const& ids)
+{
+  Decoded out;
+  std::vector<Token> next(1);
+  for (Token token = 0; token < 200; ++token) {
+    next[0] = token;
+    Index const length = plane.info(ids[0])->length;
+    Allocations const during;
+    auto const step = plane.begin();
+    bool good = static_cast<bool>(step);
+    for (SequenceId const id : ids) {
+      good = good && plane.add(*step, id, {next});
+    }
+    good = good && plane.submit(*step) && plane.commit(*step);
+    std::uint64_t const counted = during.count();
+    REQUIRE(good);
+    bool const takes_page = length % 16 == 0;
+    bool const publishes = (length + 1) % 16 == 0;
+    (takes_page || publishes ? out.at_page_ends : out.inside) += counted;
+    out.steps_inside += takes_page || publishes ? 0 : 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("Control: a step in steady state allocates nothing", "[control][memory]")
+{
+  constexpr int sequences = 256;
+  Plane plane = make_plane({.pages = 8192,
+                            .page_tokens = 16,
+                            .max_sequences = sequences,
+                            .max_sequence_tokens = 512,
+                            .max_step_tokens = 16384});
+  std::vector<SequenceId> ids;
+  for (int i = 0; i < sequences; ++i) {
+    ids.push_back(prefilled(plane, numbers(i * 1000, i * 1000 + 40)));
+  }
+  Decoded const first = decode(plane, ids);
+  // Each sequence's list of tokens doubles as it grows, from 57 to 114 to 228 to 456, and so do the step's
+  // own lists: that and nothing else.
+  CHECK(first.inside <= 3 * sequences + 16);
+
+  for (SequenceId const id : ids) {
+    REQUIRE(*plane.truncate(id, 32) == 32);  // a page's end: nothing to copy
+  }
+  Decoded const again = decode(plane, ids);
+  CHECK(again.steps_inside == 175);
+  CHECK(again.inside == 0);
+  CAPTURE(first.inside, first.at_page_ends, again.at_page_ends);
+  CHECK(again.at_page_ends <= 25 * sequences);
+  check_sound(plane);
+}

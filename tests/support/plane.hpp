@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// \file A control plane with its default policies, and the few moves that its tests repeat.
+
+#include <kvcache/alloc/page_allocator.hpp>
+#include <kvcache/control/control.hpp>
+#include <kvcache/prefix/radix_tree.hpp>
+#include <kvcache/replace/lru.hpp>
+
+#include <initializer_list>
+#include <utility>
+#include <vector>
+
+#include "support/catch.hpp"
+
+namespace kvcache_test {
+
+using Plane = kvcache::Control<kvcache::PageAllocator, kvcache::RadixTree, kvcache::Lru>;
+using Tokens = std::vector<kvcache::Token>;
+
+/// `first`, `first + 1`, ... up to `last`.
+inline Tokens numbers(kvcache::Token first, kvcache::Token last)
+{
+  Tokens out;
+  for (kvcache::Token token = first; token <= last; ++token) {
+    out.push_back(token);
+  }
+  return out;
+}
+
+inline Plane make_plane(kvcache::ControlOptions const& options)
+{
+  auto made = Plane::create(options);
+  REQUIRE(made);
+  return std::move(*made);
+}
+
+/// Pages of 4 tokens.
+inline Plane make_plane(kvcache::PageCount pages)
+{
+  return make_plane({.pages = pages, .page_tokens = 4, .max_sequences = 8, .max_step_tokens = 256});
+}
+
+inline kvcache::SequenceId open(Plane& plane, Tokens const& prompt)
+{
+  auto id = plane.open({.tokens = prompt});
+  REQUIRE(id);
+  return *id;
+}
+
+inline kvcache::SequenceId fork(Plane& plane, kvcache::SequenceId from)
+{
+  auto id = plane.fork(from);
+  REQUIRE(id);
+  return *id;
+}
+
+inline kvcache::StepId begin(Plane& plane)
+{
+  auto id = plane.begin();
+  REQUIRE(id);
+  return *id;
+}
+
+inline void add(Plane& plane, kvcache::StepId step, kvcache::SequenceId id, Tokens const& tokens)
+{
+  auto const added = plane.add(step, id, {tokens});
+  REQUIRE(added);
+  REQUIRE(*added == static_cast<kvcache::Index>(tokens.size()));
+}
+
+/// A whole step that appends `tokens` to `id`.
+inline void append(Plane& plane, kvcache::SequenceId id, Tokens const& tokens)
+{
+  kvcache::StepId const step = begin(plane);
+  add(plane, step, id, tokens);
+  REQUIRE(plane.submit(step));
+  REQUIRE(plane.commit(step));
+}
+
+/// A sequence that has computed all of `prompt` but what was cached.
+inline kvcache::SequenceId prefilled(Plane& plane, Tokens const& prompt)
+{
+  kvcache::SequenceId const id = open(plane, prompt);
+  auto const cached = plane.info(id)->length;
+  append(plane, id, Tokens(prompt.begin() + cached, prompt.end()));
+  return id;
+}
+
+/// Leaves `prompt` in the tree and nobody using it.
+inline void cache_only(Plane& plane, Tokens const& prompt)
+{
+  REQUIRE(plane.close(prefilled(plane, prompt)));
+}
+
+inline std::vector<std::uint32_t> pages(Plane const& plane, kvcache::SequenceId id)
+{
+  std::vector<std::uint32_t> out;
+  for (kvcache::PageId const page : plane.table(id)) {
+    out.push_back(page.value);
+  }
+  return out;
+}
+
+inline kvcache::Index cached_rows(Plane const& plane, Tokens const& prompt)
+{
+  return plane.probe({.tokens = prompt}).rows;
+}
+
+inline void check_sound(Plane const& plane)
+{
+  kvcache::Report const report = plane.check_invariants();
+  CAPTURE(report.broken != nullptr ? report.broken : "", report.where);
+  CHECK(report);
+  kvcache::Stats const stats = plane.stats();
+  CHECK(stats.free + stats.held + stats.cached == stats.capacity);
+}
+
+}  // namespace kvcache_test
