@@ -328,6 +328,7 @@ struct ControlState {
       bool const same = static_cast<std::size_t>(parents[i]) == i;
       next[i].row = s.row;
       next[i].generation = s.generation;
+      next[i].last_added = s.last_added;
       next[i].synced = same ? s.synced : 0;
       std::swap(s, next[i]);
     }
@@ -381,7 +382,12 @@ struct ControlState {
       }
     }
     if (!twins.empty()) {
-      book.end_span_at(twins.back(), static_cast<Index>(s.indexed + twins.size() - 1));
+      for (std::size_t k = 0; k < twins.size(); ++k) {  // others may hold fewer of these pages
+        std::size_t const i = s.indexed + k;
+        if (k + 1 == twins.size() || users(s.table[i]) != users(s.table[i + 1])) {
+          book.end_span_at(twins[k], static_cast<Index>(i));
+        }
+      }
       for (PageId const twin : twins) {
         if (twin != s.table[s.indexed]) {
           replace(s.table[s.indexed], twin, s.indexed);
@@ -390,16 +396,27 @@ struct ControlState {
         s.indexed += 1;
       }
     }
-    if (s.indexed < whole && !waits) {
+    while (s.indexed < whole && !waits) {
       std::size_t const i = s.indexed;
       PageId const parent = i == 0 ? zero_page : s.table[i - 1];
       if (parent != zero_page && book.pending(parent)) {
         return;
       }
+      std::size_t n = 1;
+      while (i + n < whole && users(s.table[i + n]) == users(s.table[i])) {
+        ++n;
+      }
       bool const alone = parent != zero_page && book.allocator().count(parent) == 2;
-      book.publish(s.domain, parent, tokens_at(i), std::span<PageId const>(s.table).subspan(i, whole - i), alone);
-      s.indexed = whole;
+      book.publish(s.domain, parent, tokens_at(i).first(n * p), std::span<PageId const>(s.table).subspan(i, n), alone);
+      s.indexed += static_cast<PageCount>(n);
     }
+  }
+
+ private:
+  /// Holders of `page` beside the tree. Along a table they only get fewer.
+  [[nodiscard]] std::uint32_t users(PageId page) const noexcept
+  {
+    return book.allocator().count(page) - (book.tree().contains(page) ? 1U : 0U);
   }
 };
 
