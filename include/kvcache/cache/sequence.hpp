@@ -84,7 +84,7 @@ class Sequence {
   template <class State>
   friend class Step;
 
-  /// The id, if the sequence is of this `cache`: another cache may have given the same one away.
+  /// Its id as `cache` knows it: a handle of another cache names no sequence there.
   [[nodiscard]] SequenceId id_in(void const* cache) const noexcept
   {
     return anchor_ != nullptr && anchor_->cache == cache ? id_ : SequenceId{};

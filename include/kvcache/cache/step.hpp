@@ -52,8 +52,7 @@ class Step {
   /// **Errors** a `Shortage`, nothing changed: the step goes on without the chunk.
   [[nodiscard]] Result<Index, Shortage> add(Sequence const& sequence, Chunk const& chunk)
   {
-    State& state = live();
-    return state.control.add(id_, sequence.id_in(&state), chunk);
+    return live().control.add(id_, sequence.id_in(state_), chunk);
   }
 
   /// Makes the plan and applies it to the pool. **Stream** ordered on the step's; does not wait.

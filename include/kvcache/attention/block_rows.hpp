@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/attention/plan.hpp>
+#include <kvcache/attention/shape.hpp>
+#include <kvcache/core/ids.hpp>
+#include <kvcache/view/batch_view.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kvcache::inline v0_1::detail {
+
+/// Where the rows of one block lie, one by one, so that a block may span pages of any length.
+template <class T>
+struct BlockRows {
+  static constexpr Index rows = AttentionOptions::rows_per_block;
+  T const* k[rows];
+  T const* v[rows];
+};
+
+/// Points `out` at rows `begin .. begin + n - 1` of a sequence; the rest repeats the last, so that loops
+/// over pairs of rows read only rows that hold tokens. **Pre** `1 <= n <= 16`.
+template <class Layout>
+void find_rows(BatchView<Layout> const& view,
+               std::int32_t layer,
+               std::int32_t head,
+               std::uint32_t row,
+               Index begin,
+               Index n,
+               BlockRows<typename Layout::element>& out) noexcept
+{
+  using T = typename Layout::element;
+  Index const page_tokens = view.map.tokens.get();
+  std::size_t const row_elements = view.map.row_elements();
+  std::size_t const to_value = view.map.value_elements();
+  Index p = begin / page_tokens;
+  Index left = page_tokens - (begin - p * page_tokens);
+  T const* k = view.tile(layer, head, row, p, begin + n).raw().k +
+               static_cast<std::size_t>(page_tokens - left) * row_elements;
+  for (Index r = 0;;) {
+    out.k[r] = k;
+    out.v[r] = k + to_value;
+    if (++r == n) {
+      break;
+    }
+    k += row_elements;
+    if (--left == 0) {
+      k = view.tile(layer, head, row, ++p, begin + n).raw().k;
+      left = page_tokens;
+    }
+  }
+  for (Index r = n; r < BlockRows<T>::rows; ++r) {
+    out.k[r] = out.k[n - 1];
+    out.v[r] = out.v[n - 1];
+  }
+}
+
+/// The row of `out` and `lse`, counted over (token, query head), of an item's row `r`. An item's rows go
+/// by KV head, then token, then query head: what reads the same K lies together.
+[[nodiscard]] inline std::size_t output_row(AttentionShape const& shape,
+                                            AttentionItem const& item,
+                                            std::size_t r) noexcept
+{
+  auto const queries = static_cast<std::size_t>(item.queries);
+  auto const tokens = static_cast<std::size_t>(item.tokens);
+  std::size_t const head = static_cast<std::size_t>(item.first_head) + r / (tokens * queries);
+  std::size_t const token = static_cast<std::size_t>(item.first_token) + r / queries % tokens;
+  std::size_t const query = static_cast<std::size_t>(item.first_query) + r % queries;
+  return token * static_cast<std::size_t>(shape.query_heads) +
+         head * static_cast<std::size_t>(shape.group()) + query;
+}
+
+}  // namespace kvcache::inline v0_1::detail

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/attention/block_rows.hpp>
+#include <kvcache/attention/plan.hpp>
+#include <kvcache/attention/shape.hpp>
+#include <kvcache/attention/vector_avx2.hpp>
+#include <kvcache/attention/vector_avx512.hpp>
+#include <kvcache/attention/vector_portable.hpp>
+#include <kvcache/core/ids.hpp>
+#include <kvcache/view/batch_view.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+/// \file The kernel of `kernel.inc`, once for each instruction set.
+
+namespace kvcache::inline v0_1::detail::portable {
+#include <kvcache/attention/kernel.inc>
+}  // namespace kvcache::inline v0_1::detail::portable
+
+#if defined(__x86_64__)
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c")
+#endif
+namespace kvcache::inline v0_1::detail::avx2 {
+#include <kvcache/attention/kernel.inc>
+}  // namespace kvcache::inline v0_1::detail::avx2
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(                                                  \
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
+  apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
+#endif
+namespace kvcache::inline v0_1::detail::avx512 {
+#include <kvcache/attention/kernel.inc>
+}  // namespace kvcache::inline v0_1::detail::avx512
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#endif

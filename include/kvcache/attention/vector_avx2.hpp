@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/core/dtype.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+/// \file Eight floats in an AVX2 register; members as in `vector_portable.hpp`.
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c")
+#endif
+
+namespace kvcache::inline v0_1::detail::avx2 {
+
+struct Vector {
+  static constexpr std::size_t width = 8;
+  using Reg = __m256;
+
+  // A pair of bfloat16 in 32 bits widens by one shift and one mask: evens and odds, not halves.
+  template <class T>
+  static constexpr bool even_odd = std::is_same_v<T, bfloat16>;
+
+  [[gnu::always_inline]] static inline Reg all(float x) { return _mm256_set1_ps(x); }
+  [[gnu::always_inline]] static inline Reg load(float const* p) { return _mm256_loadu_ps(p); }
+  [[gnu::always_inline]] static inline void store(float* p, Reg a) { _mm256_storeu_ps(p, a); }
+  [[gnu::always_inline]] static inline Reg add(Reg a, Reg b) { return _mm256_add_ps(a, b); }
+  [[gnu::always_inline]] static inline Reg sub(Reg a, Reg b) { return _mm256_sub_ps(a, b); }
+  [[gnu::always_inline]] static inline Reg mul(Reg a, Reg b) { return _mm256_mul_ps(a, b); }
+  [[gnu::always_inline]] static inline Reg fma(Reg a, Reg b, Reg c)
+  {
+    return _mm256_fmadd_ps(a, b, c);
+  }
+
+  template <class T>
+  [[gnu::always_inline]] static inline void two(T const* p, Reg& a, Reg& b)
+  {
+    if constexpr (std::is_same_v<T, float>) {
+      a = load(p);
+      b = load(p + 8);
+    } else if constexpr (std::is_same_v<T, bfloat16>) {
+      widen(_mm256_loadu_si256(reinterpret_cast<__m256i const*>(p)), a, b);
+    } else if constexpr (std::is_same_v<T, half>) {
+      a = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<__m128i const*>(p)));
+      b = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<__m128i const*>(p + 8)));
+    } else {
+      two_part(p, 16, a, b);
+    }
+  }
+  /// n is 8 here: head_dim is a multiple of 8.
+  template <class T>
+  [[gnu::always_inline]] static inline void two_part(T const* p, std::size_t n, Reg& a, Reg& b)
+  {
+    if constexpr (std::is_same_v<T, float>) {
+      a = load(p);
+      b = all(0.0F);
+    } else if constexpr (std::is_same_v<T, bfloat16>) {
+      widen(_mm256_zextsi128_si256(_mm_loadu_si128(reinterpret_cast<__m128i const*>(p))), a, b);
+    } else if constexpr (std::is_same_v<T, half>) {
+      a = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<__m128i const*>(p)));
+      b = all(0.0F);
+    } else {
+      float wide[16];
+      for (std::size_t i = 0; i < 16; ++i) {
+        wide[i] = i < n ? ElementTraits<T>::to_float(p[i]) : 0.0F;
+      }
+      a = load(wide);
+      b = load(wide + 8);
+    }
+  }
+
+  [[gnu::always_inline]] static inline Reg sums(Reg const* r)
+  {
+    Reg const ab = _mm256_hadd_ps(r[0], r[1]);
+    Reg const cd = _mm256_hadd_ps(r[2], r[3]);
+    Reg const ef = _mm256_hadd_ps(r[4], r[5]);
+    Reg const gh = _mm256_hadd_ps(r[6], r[7]);
+    Reg const abcd = _mm256_hadd_ps(ab, cd);
+    Reg const efgh = _mm256_hadd_ps(ef, gh);
+    return _mm256_add_ps(_mm256_permute2f128_ps(abcd, efgh, 0x20),
+                         _mm256_permute2f128_ps(abcd, efgh, 0x31));
+  }
+  [[gnu::always_inline]] static inline float sum(Reg a)
+  {
+    __m128 r = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    r = _mm_add_ps(r, _mm_movehl_ps(r, r));
+    return _mm_cvtss_f32(_mm_add_ss(r, _mm_shuffle_ps(r, r, 1)));
+  }
+  [[gnu::always_inline]] static inline float largest(Reg a)
+  {
+    __m128 r = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    r = _mm_max_ps(r, _mm_movehl_ps(r, r));
+    return _mm_cvtss_f32(_mm_max_ss(r, _mm_shuffle_ps(r, r, 1)));
+  }
+  [[gnu::always_inline]] static inline bool any_above(Reg a, Reg b)
+  {
+    return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)) != 0;
+  }
+  [[gnu::always_inline]] static inline Reg first(Reg a, std::size_t n)
+  {
+    __m256i const lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    __m256i const keep = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane);
+    return _mm256_blendv_ps(all(-__builtin_huge_valf()), a, _mm256_castsi256_ps(keep));
+  }
+  [[gnu::always_inline]] static inline Reg exp2(Reg x)
+  {
+    Reg const least = all(-126.0F);
+    Reg const y = _mm256_max_ps(least, x);  // in this order NaN passes
+    Reg const whole = _mm256_round_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    Reg const f = sub(y, whole);
+    Reg p = fma(all(1.535336188e-4F), f, all(1.339887440e-3F));
+    p = fma(p, f, all(9.618437357e-3F));
+    p = fma(p, f, all(5.550332471e-2F));
+    p = fma(p, f, all(2.402264791e-1F));
+    p = fma(p, f, all(6.931472028e-1F));
+    p = fma(p, f, all(1.0F));
+    __m256i const bits =
+      _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23);
+    return _mm256_andnot_ps(_mm256_cmp_ps(x, least, _CMP_LT_OQ), mul(p, _mm256_castsi256_ps(bits)));
+  }
+
+ private:
+  [[gnu::always_inline]] static inline void widen(__m256i pairs, Reg& even, Reg& odd)
+  {
+    even = _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
+    odd = _mm256_castsi256_ps(
+      _mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000U))));
+  }
+};
+
+}  // namespace kvcache::inline v0_1::detail::avx2
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#endif

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/core/dtype.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+/// \file Sixteen floats in an AVX-512 register (F, BW, DQ, VL); members as in `vector_portable.hpp`.
+
+#if defined(__clang__)
+#pragma clang attribute push(                                                  \
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
+  apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
+#endif
+
+namespace kvcache::inline v0_1::detail::avx512 {
+
+struct Vector {
+  static constexpr std::size_t width = 16;
+  using Reg = __m512;
+
+  template <class T>
+  static constexpr bool even_odd = std::is_same_v<T, bfloat16>;
+
+  [[gnu::always_inline]] static inline Reg all(float x) { return _mm512_set1_ps(x); }
+  [[gnu::always_inline]] static inline Reg load(float const* p) { return _mm512_loadu_ps(p); }
+  [[gnu::always_inline]] static inline void store(float* p, Reg a) { _mm512_storeu_ps(p, a); }
+  [[gnu::always_inline]] static inline Reg add(Reg a, Reg b) { return _mm512_add_ps(a, b); }
+  [[gnu::always_inline]] static inline Reg sub(Reg a, Reg b) { return _mm512_sub_ps(a, b); }
+  [[gnu::always_inline]] static inline Reg mul(Reg a, Reg b) { return _mm512_mul_ps(a, b); }
+  [[gnu::always_inline]] static inline Reg fma(Reg a, Reg b, Reg c)
+  {
+    return _mm512_fmadd_ps(a, b, c);
+  }
+
+  template <class T>
+  [[gnu::always_inline]] static inline void two(T const* p, Reg& a, Reg& b)
+  {
+    if constexpr (std::is_same_v<T, float>) {
+      a = load(p);
+      b = load(p + 16);
+    } else if constexpr (std::is_same_v<T, bfloat16>) {
+      widen(_mm512_loadu_si512(p), a, b);
+    } else if constexpr (std::is_same_v<T, half>) {
+      a = widen(_mm256_loadu_si256(reinterpret_cast<__m256i const*>(p)));
+      b = widen(_mm256_loadu_si256(reinterpret_cast<__m256i const*>(p + 16)));
+    } else {
+      two_part(p, 32, a, b);
+    }
+  }
+  /// n is 8, 16 or 24.
+  template <class T>
+  [[gnu::always_inline]] static inline void two_part(T const* p, std::size_t n, Reg& a, Reg& b)
+  {
+    std::uint32_t const low = n < 32 ? (1U << n) - 1U : ~0U;
+    if constexpr (std::is_same_v<T, float>) {
+      a = _mm512_maskz_loadu_ps(static_cast<__mmask16>(low), p);
+      b = _mm512_maskz_loadu_ps(static_cast<__mmask16>(low >> 16), p + 16);
+    } else if constexpr (std::is_same_v<T, bfloat16>) {
+      widen(_mm512_maskz_loadu_epi16(low, p), a, b);
+    } else if constexpr (std::is_same_v<T, half>) {
+      a = widen(_mm256_maskz_loadu_epi16(static_cast<__mmask16>(low), p));
+      b = widen(_mm256_maskz_loadu_epi16(static_cast<__mmask16>(low >> 16), p + 16));
+    } else {
+      float wide[32];
+      for (std::size_t i = 0; i < 32; ++i) {
+        wide[i] = i < n ? ElementTraits<T>::to_float(p[i]) : 0.0F;
+      }
+      a = load(wide);
+      b = load(wide + 16);
+    }
+  }
+
+  /// A tree of unpacks: 16 rows to 8 registers of half sums, 4, 2, 1.
+  [[gnu::always_inline]] static inline Reg sums(Reg const* r)
+  {
+    Reg t[8];
+    for (std::size_t i = 0; i < 8; ++i) {
+      t[i] = add(_mm512_maskz_unpacklo_ps(every, r[2 * i], r[2 * i + 1]),
+                 _mm512_maskz_unpackhi_ps(every, r[2 * i], r[2 * i + 1]));
+    }
+    Reg u[4];
+    for (std::size_t i = 0; i < 4; ++i) {
+      __m512d const a = _mm512_castps_pd(t[2 * i]);
+      __m512d const b = _mm512_castps_pd(t[2 * i + 1]);
+      u[i] = add(_mm512_castpd_ps(_mm512_maskz_unpacklo_pd(every8, a, b)),
+                 _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(every8, a, b)));
+    }
+    Reg w[2];
+    for (std::size_t i = 0; i < 2; ++i) {
+      w[i] = add(_mm512_maskz_shuffle_f32x4(every, u[2 * i], u[2 * i + 1], 0x88),
+                 _mm512_maskz_shuffle_f32x4(every, u[2 * i], u[2 * i + 1], 0xdd));
+    }
+    return add(_mm512_maskz_shuffle_f32x4(every, w[0], w[1], 0x88),
+               _mm512_maskz_shuffle_f32x4(every, w[0], w[1], 0xdd));
+  }
+  [[gnu::always_inline]] static inline float sum(Reg a)
+  {
+    __m256 const h = _mm256_add_ps(low_half(a), high_half(a));
+    __m128 r = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    r = _mm_add_ps(r, _mm_movehl_ps(r, r));
+    return _mm_cvtss_f32(_mm_add_ss(r, _mm_shuffle_ps(r, r, 1)));
+  }
+  [[gnu::always_inline]] static inline float largest(Reg a)
+  {
+    __m256 const h = _mm256_max_ps(low_half(a), high_half(a));
+    __m128 r = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    r = _mm_max_ps(r, _mm_movehl_ps(r, r));
+    return _mm_cvtss_f32(_mm_max_ss(r, _mm_shuffle_ps(r, r, 1)));
+  }
+  [[gnu::always_inline]] static inline bool any_above(Reg a, Reg b)
+  {
+    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0;
+  }
+  [[gnu::always_inline]] static inline Reg first(Reg a, std::size_t n)
+  {
+    auto const keep = static_cast<__mmask16>(n < 16 ? (1U << n) - 1U : 0xffffU);
+    return _mm512_mask_mov_ps(all(-__builtin_huge_valf()), keep, a);
+  }
+  [[gnu::always_inline]] static inline Reg exp2(Reg x)
+  {
+    Reg const least = all(-126.0F);
+    Reg const y = _mm512_maskz_max_ps(every, least, x);  // in this order NaN passes
+    Reg const whole = _mm512_maskz_cvtepi32_ps(every, _mm512_maskz_cvtps_epi32(every, y));
+    Reg const f = sub(y, whole);
+    Reg p = fma(all(1.535336188e-4F), f, all(1.339887440e-3F));
+    p = fma(p, f, all(9.618437357e-3F));
+    p = fma(p, f, all(5.550332471e-2F));
+    p = fma(p, f, all(2.402264791e-1F));
+    p = fma(p, f, all(6.931472028e-1F));
+    p = fma(p, f, all(1.0F));
+    auto const keep = static_cast<__mmask16>(~_mm512_cmp_ps_mask(x, least, _CMP_LT_OQ));
+    return _mm512_maskz_scalef_ps(keep, p, whole);
+  }
+
+ private:
+  // For the masked forms: in g++ 12 the plain ones read a variable that nothing sets, and warn of it.
+  static constexpr auto every = static_cast<__mmask16>(0xffffU);
+  static constexpr auto every8 = static_cast<__mmask8>(0xffU);
+
+  [[gnu::always_inline]] static inline __m256 low_half(Reg a)
+  {
+    return _mm512_maskz_extractf32x8_ps(every8, a, 0);
+  }
+  [[gnu::always_inline]] static inline __m256 high_half(Reg a)
+  {
+    return _mm512_maskz_extractf32x8_ps(every8, a, 1);
+  }
+  [[gnu::always_inline]] static inline Reg widen(__m256i halves)
+  {
+    return _mm512_maskz_cvtph_ps(every, halves);
+  }
+  [[gnu::always_inline]] static inline void widen(__m512i pairs, Reg& even, Reg& odd)
+  {
+    even = _mm512_castsi512_ps(_mm512_maskz_slli_epi32(every, pairs, 16));
+    odd = _mm512_castsi512_ps(
+      _mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000U))));
+  }
+};
+
+}  // namespace kvcache::inline v0_1::detail::avx512
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#endif

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/core/dtype.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+/// \file Vectors of `Width` floats in plain C++, and the list of what a vector must offer.
+///
+/// The kernel (`kernel.inc`) is written once over such a type. The other two have the same members over
+/// registers; this one is the fallback, and at width 16 it lets a machine without AVX-512 test the
+/// arithmetic of one that has it.
+///
+///   two<T>(p, a, b)        2 * width elements as floats; in which order, `even_odd<T>` says:
+///                          false: a = 0 1 2 .., b = w w+1 ..     true: a = 0 2 4 .., b = 1 3 5 ..
+///   two_part<T>(p, n, ..)  the same for n < 2 * width elements, zeros behind; reads n elements and no more
+
+namespace kvcache::inline v0_1::detail::portable {
+
+/// See the file comment.
+template <std::size_t Width>
+struct Vector {
+  static constexpr std::size_t width = Width;
+  struct Reg {
+    float lane[Width];
+  };
+
+  template <class T>
+  static constexpr bool even_odd = false;
+
+  static Reg all(float x)
+  {
+    Reg r;
+    for (std::size_t i = 0; i < Width; ++i) {
+      r.lane[i] = x;
+    }
+    return r;
+  }
+  static Reg load(float const* p)
+  {
+    Reg r;
+    for (std::size_t i = 0; i < Width; ++i) {
+      r.lane[i] = p[i];
+    }
+    return r;
+  }
+  static void store(float* p, Reg const& a)
+  {
+    for (std::size_t i = 0; i < Width; ++i) {
+      p[i] = a.lane[i];
+    }
+  }
+  static Reg add(Reg const& a, Reg const& b)
+  {
+    Reg r;
+    for (std::size_t i = 0; i < Width; ++i) {
+      r.lane[i] = a.lane[i] + b.lane[i];
+    }
+    return r;
+  }
+  static Reg sub(Reg const& a, Reg const& b)
+  {
+    Reg r;
+    for (std::size_t i = 0; i < Width; ++i) {
+      r.lane[i] = a.lane[i] - b.lane[i];
+    }
+    return r;
+  }
+  static Reg mul(Reg const& a, Reg const& b)
+  {
+    Reg r;
+    for (std::size_t i = 0; i < Width; ++i) {
+      r.lane[i] = a.lane[i] * b.lane[i];
+    }
+    return r;
+  }
+  /// a * b + c
+  static Reg fma(Reg const& a, Reg const& b, Reg const& c)
+  {
+    Reg r;
+    for (std::size_t i = 0; i < Width; ++i) {
+      r.lane[i] = a.lane[i] * b.lane[i] + c.lane[i];
+    }
+    return r;
+  }
+
+  template <class T>
+  static void two(T const* p, Reg& a, Reg& b)
+  {
+    for (std::size_t i = 0; i < Width; ++i) {
+      a.lane[i] = ElementTraits<T>::to_float(p[i]);
+      b.lane[i] = ElementTraits<T>::to_float(p[Width + i]);
+    }
+  }
+  template <class T>
+  static void two_part(T const* p, std::size_t n, Reg& a, Reg& b)
+  {
+    for (std::size_t i = 0; i < Width; ++i) {
+      a.lane[i] = i < n ? ElementTraits<T>::to_float(p[i]) : 0.0F;
+      b.lane[i] = Width + i < n ? ElementTraits<T>::to_float(p[Width + i]) : 0.0F;
+    }
+  }
+
+  /// Lane i of the result is the sum of the lanes of `rows[i]`.
+  static Reg sums(Reg const* rows)
+  {
+    Reg r;
+    for (std::size_t i = 0; i < Width; ++i) {
+      r.lane[i] = sum(rows[i]);
+    }
+    return r;
+  }
+  static float sum(Reg a)
+  {
+    for (std::size_t half = Width / 2; half > 0; half /= 2) {
+      for (std::size_t i = 0; i < half; ++i) {
+        a.lane[i] += a.lane[i + half];
+      }
+    }
+    return a.lane[0];
+  }
+  static float largest(Reg const& a)
+  {
+    float most = a.lane[0];
+    for (std::size_t i = 1; i < Width; ++i) {
+      most = a.lane[i] > most ? a.lane[i] : most;
+    }
+    return most;
+  }
+  /// Whether some lane of `a` is above that of `b`.
+  static bool any_above(Reg const& a, Reg const& b)
+  {
+    bool any = false;
+    for (std::size_t i = 0; i < Width; ++i) {
+      any |= a.lane[i] > b.lane[i];
+    }
+    return any;
+  }
+  /// `a` with -infinity in the lanes from `n` on.
+  static Reg first(Reg a, std::size_t n)
+  {
+    for (std::size_t i = 0; i < Width; ++i) {
+      a.lane[i] = i < n ? a.lane[i] : -std::numeric_limits<float>::infinity();
+    }
+    return a;
+  }
+
+  /// 2^x for x <= 0, to 1e-7 of itself; 0 from below 2^-126; NaN stays NaN.
+  static Reg exp2(Reg const& x)
+  {
+    Reg r;
+    for (std::size_t i = 0; i < Width; ++i) {
+      float const y = x.lane[i] < -126.0F ? -126.0F : x.lane[i];
+      float const shifted =
+        y + 12582912.0F;  // 1.5 * 2^23: rounds to whole, and shows the whole in its bits
+      float const f = y - (shifted - 12582912.0F);
+      float p = 1.535336188e-4F;
+      p = p * f + 1.339887440e-3F;
+      p = p * f + 9.618437357e-3F;
+      p = p * f + 5.550332471e-2F;
+      p = p * f + 2.402264791e-1F;
+      p = p * f + 6.931472028e-1F;
+      p = p * f + 1.0F;
+      std::uint32_t const bits = __builtin_bit_cast(std::uint32_t, shifted) << 23;
+      p = __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, 1.0F) + bits) * p;
+      r.lane[i] = x.lane[i] < -126.0F ? 0.0F : p;
+    }
+    return r;
+  }
+};
+
+}  // namespace kvcache::inline v0_1::detail::portable

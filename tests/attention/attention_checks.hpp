@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// \file Attention in double precision over the model rows of a `PagedPool`, and ways to run ours beside it.
+
+#include <kvcache/host.hpp>
+#include <kvcache/layout/paged_heads.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/paged_pool.hpp"
+
+namespace kvcache_test {
+
+/// How a test runs the kernel. `wide` is the portable vector at the width of AVX-512.
+enum class Path { portable, wide, avx2, avx512 };
+
+constexpr char const* name(Path path)
+{
+  return path == Path::portable ? "portable"
+         : path == Path::wide   ? "portable16"
+         : path == Path::avx2   ? "avx2"
+                                : "avx512";
+}
+
+/// The paths that this processor has.
+inline std::vector<Path> paths()
+{
+  std::vector<Path> out{Path::portable, Path::wide};
+  if (kvcache::supported(kvcache::InstructionSet::avx2)) {
+    out.push_back(Path::avx2);
+  }
+  if (kvcache::supported(kvcache::InstructionSet::avx512)) {
+    out.push_back(Path::avx512);
+  }
+  return out;
+}
+
+constexpr kvcache::InstructionSet set_of(Path path)
+{
+  return path == Path::avx2     ? kvcache::InstructionSet::avx2
+         : path == Path::avx512 ? kvcache::InstructionSet::avx512
+                                : kvcache::InstructionSet::portable;
+}
+
+struct Attended {
+  std::vector<float> out;
+  std::vector<float> lse;
+};
+
+/// Query rows whose elements are exact in bfloat16 and half.
+inline std::vector<float> random_queries(std::size_t count, std::uint64_t seed)
+{
+  std::mt19937_64 random(seed);
+  std::uniform_int_distribution<int> uniform(-128, 128);
+  std::vector<float> q(count);
+  std::generate(q.begin(), q.end(), [&] { return static_cast<float>(uniform(random)) / 64.0F; });
+  return q;
+}
+
+template <class Layout>
+std::size_t query_floats(PagedPool<Layout> const& pool, kvcache::AttentionShape const& shape)
+{
+  return static_cast<std::size_t>(pool.num_tokens()) * static_cast<std::size_t>(shape.query_heads) *
+         static_cast<std::size_t>(pool.geometry().head_dim);
+}
+
+/// Runs a plan; `order` (may be empty) is the order of its items.
+template <class Layout>
+Attended run_plan(PagedPool<Layout>& pool,
+                  kvcache::AttentionPlan const& plan,
+                  std::int32_t layer,
+                  std::vector<float> const& q,
+                  Path path,
+                  std::vector<std::size_t> order = {})
+{
+  constexpr float unset = 77.0F;
+  Attended result{std::vector<float>(q.size(), unset),
+                  std::vector<float>(q.size() / static_cast<std::size_t>(plan.head_dim()), unset)};
+  std::vector<float> scratch(plan.scratch_floats(), std::numeric_limits<float>::quiet_NaN());
+  kvcache::AttentionTensors const io{
+    .q = q.data(), .out = result.out.data(), .lse = result.lse.data(), .scratch = scratch.data()};
+  kvcache::BatchView<Layout> const view = pool.view();
+  if (order.empty()) {
+    order.resize(plan.num_items());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+  }
+  for (std::size_t const i : order) {
+    if (path == Path::wide) {
+      using Wide = kvcache::detail::portable::Kernel<kvcache::detail::portable::Vector<16>>;
+      Wide::run(view, plan, layer, io, plan.item(i));
+    } else {
+      kvcache::attend(view, plan, layer, io, i);
+    }
+  }
+  for (std::size_t i = 0; i < plan.num_merges(); ++i) {
+    kvcache::merge(plan, io, i);
+  }
+  return result;
+}
+
+template <class Layout>
+Attended run(PagedPool<Layout>& pool,
+             kvcache::AttentionShape shape,
+             kvcache::AttentionOptions options,
+             std::int32_t layer,
+             std::vector<float> const& q,
+             Path path)
+{
+  options.instructions = set_of(path);
+  kvcache::AttentionPlan plan;
+  REQUIRE(plan.make(pool.view(), shape, options).has_value());
+  return run_plan(pool, plan, layer, q, path);
+}
+
+/// The largest difference from attention in double precision: of outputs, and of logs of sums.
+/// `kv_head_of` lets a test ask for a wrong mapping and see that it is noticed.
+template <class Layout, class KvHeadOf>
+double error_against_double(PagedPool<Layout> const& pool,
+                            kvcache::AttentionShape shape,
+                            std::int32_t layer,
+                            std::vector<float> const& q,
+                            Attended const& got,
+                            KvHeadOf kv_head_of)
+{
+  auto const dim = static_cast<std::size_t>(pool.geometry().head_dim);
+  double const scale =
+    shape.scale > 0 ? static_cast<double>(shape.scale) : 1.0 / std::sqrt(static_cast<double>(dim));
+  double worst = 0.0;
+  std::vector<double> logits;
+  std::vector<double> out(dim);
+  for (kvcache::Index token = 0; token < pool.num_tokens(); ++token) {
+    for (std::int32_t head = 0; head < shape.query_heads; ++head) {
+      std::size_t const row =
+        static_cast<std::size_t>(token) * static_cast<std::size_t>(shape.query_heads) +
+        static_cast<std::size_t>(head);
+      float const* const query = q.data() + row * dim;
+      kvcache::Index const rows = pool.sees(token);
+      logits.assign(static_cast<std::size_t>(rows), 0.0);
+      double most = -std::numeric_limits<double>::infinity();
+      for (kvcache::Index i = 0; i < rows; ++i) {
+        float const* const k = pool.key(token, layer, kv_head_of(head), i);
+        double dot = 0.0;
+        for (std::size_t d = 0; d < dim; ++d) {
+          dot += static_cast<double>(query[d]) * static_cast<double>(k[d]);
+        }
+        logits[static_cast<std::size_t>(i)] = dot * scale;
+        most = std::max(most, dot * scale);
+      }
+      std::fill(out.begin(), out.end(), 0.0);
+      double sum = 0.0;
+      for (kvcache::Index i = 0; i < rows; ++i) {
+        double const p = std::exp(logits[static_cast<std::size_t>(i)] - most);
+        float const* const v = pool.value(token, layer, kv_head_of(head), i);
+        sum += p;
+        for (std::size_t d = 0; d < dim && p > 0.0; ++d) {
+          out[d] += p * static_cast<double>(v[d]);
+        }
+      }
+      for (std::size_t d = 0; d < dim; ++d) {
+        double const right = rows == 0 ? 0.0 : out[d] / sum;
+        double const error = std::abs(right - static_cast<double>(got.out[row * dim + d]));
+        worst = error <= worst ? worst : error;  // NaN is worse than anything
+      }
+      double const lse = most + std::log(sum);
+      auto const got_lse = static_cast<double>(got.lse[row]);
+      double const error = rows == 0 ? (got_lse == most ? 0.0 : 1.0) : std::abs(lse - got_lse);
+      worst = error <= worst ? worst : error;
+    }
+  }
+  return worst;
+}
+
+template <class Layout>
+double error_against_double(PagedPool<Layout> const& pool,
+                            kvcache::AttentionShape shape,
+                            std::int32_t layer,
+                            std::vector<float> const& q,
+                            Attended const& got)
+{
+  return error_against_double(
+    pool, shape, layer, q, got, [&](std::int32_t head) { return head / shape.group(); });
+}
+
+inline bool same_bits(Attended const& a, Attended const& b)
+{
+  return a.out == b.out && a.lse == b.lse;  // no NaN here: what holds a NaN is not equal, and fails
+}
+
+inline double largest_difference(std::vector<float> const& a, std::vector<float> const& b)
+{
+  double worst = a.size() == b.size() ? 0.0 : 1e30;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    double const error = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    worst = a[i] == b[i] || error <= worst ? worst : error;
+  }
+  return worst;
+}
+
+}  // namespace kvcache_test

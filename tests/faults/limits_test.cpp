@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Faults of sections 11 to 13 that touch steps and pages: drafts, late results, admission, cost.
+
+#include <kvcache/kvcache.hpp>
+
+#include "faults/naive_cache.hpp"
+#include "faults/subject.hpp"
+#include "support/catch.hpp"
+#include "support/random.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+using namespace kvcache_test;
+
+TEST_CASE("B-116 a speculative tail is reserved and not recorded", "[faults][limits]")
+{
+  verify(
+    [](auto& cache) {
+      bool right = true;
+      for (kvcache::Index accepted = 1; accepted <= 5; ++accepted) {
+        int const s = cache.open(range(1, 6));
+        cache.append(s, range(1, 6));
+        cache.reserve(s, range(7, 11));
+        right = right && cache.table(s).size() == 3;
+        cache.run();
+        cache.commit(accepted);
+        right = right && cache.table(s).size() == static_cast<std::size_t>(6 + accepted + 3) / 4 &&
+                cache.reads(s);
+        cache.close(s);
+        cache.forget(0);
+        right = right && cache.free() == 8;
+      }
+      int const s = cache.open(range(1, 3));
+      cache.append(s, range(1, 3));
+      cache.reserve(s, range(4, 12));
+      right = right && cache.table(s).size() == 3;  // two boundaries at once
+      cache.run();
+      cache.commit(0);
+      right = right && cache.length(s) == 3 && cache.table(s).size() == 1 && cache.reads(s);
+      Random random(116);
+      for (int round = 0; round < 1000 && right; ++round) {
+        cache.truncate(s, 3);
+        right = cache.reserve(s, range(40, 48));
+        cache.run();
+        auto const n = static_cast<kvcache::Index>(random.below(10));
+        cache.commit(n);
+        cache.truncate(s, 3);
+        cache.forget(0);
+        right = right && cache.table(s).size() == 1 && cache.free() == 7 && cache.reads(s);
+      }
+      return right;
+    },
+    Bug::keeps_rejected_pages);
+}
+
+TEST_CASE("B-128 a request larger than the usable pool", "[faults][limits]")
+{
+  verify(
+    [](auto& cache) {
+      int const fits = cache.open(range(1, 48));  // 12 usable pages beside the page of zeros
+      bool right = fits >= 0 && cache.append(fits, range(1, 48));
+      cache.close(fits);
+      right = right && cache.open(range(1, 49)) == -1 && cache.open(range(1, 52)) == -1;
+      int const next = cache.open(range(101, 104));
+      return right && cache.append(next, range(101, 104)) && cache.check();
+    },
+    Bug::admits_anything,
+    12);
+}
+
+TEST_CASE("B-132 a pre-check that is off by one page", "[faults][limits]")
+{
+  verify(
+    [](auto& cache) {
+      int const s = cache.open(range(1, 5));  // five rows of two pages: three to spare
+      bool right = cache.append(s, range(1, 5)) && cache.free() == 0;
+      right = right && !cache.append(s, range(6, 9)) && cache.length(s) == 5 && cache.reads(s);
+      return right && cache.append(s, range(6, 8)) && cache.length(s) == 8 && cache.reads(s);
+    },
+    Bug::asks_for_a_page_too_many,
+    2);
+  RealCache roomy(3);
+  int const s = roomy.open(range(1, 5));
+  roomy.append(s, range(1, 5));
+  CHECK(roomy.append(s, range(6, 9)));
+  CHECK(roomy.length(s) == 9);
+  CHECK(roomy.check());
+}
+
+TEST_CASE("B-133 the result of a step that was rolled back", "[faults][limits]")
+{
+  verify(
+    [](auto& cache) {
+      int const s = cache.open(range(1, 7));
+      cache.append(s, range(1, 4));
+      cache.reserve(s, range(5, 7));
+      cache.run();
+      cache.close(s);                        // preempted while the step runs
+      int const t = cache.open(range(1, 9));  // has its slot, perhaps
+      cache.commit();                        // late: it is for nobody
+      bool const right = cache.length(s) == 0 && cache.length(t) == 4 && cache.reads(t);
+      cache.close(t);
+      return right && cache.free() == 7 && cache.cached() == 1 && cache.check();
+    },
+    Bug::commits_what_was_closed);
+}
+
+namespace {
+
+/// Lru that counts how many candidates a call looks at; with `scans` it looks for its victim as some engines did.
+class CountingLru : public kvcache::Lru {
+ public:
+  using role = kvcache::role::replacement;
+  struct Options {
+    std::uint64_t* visits = nullptr;
+    bool scans = false;
+  };
+  CountingLru() = default;
+  explicit CountingLru(Options options) noexcept : options_(options) {}
+  void on_idle(kvcache::SpanId span, kvcache::SpanFacts const& facts) noexcept
+  {
+    count(1);
+    Lru::on_idle(span, facts);
+  }
+  void on_busy(kvcache::SpanId span) noexcept
+  {
+    count(1);
+    Lru::on_busy(span);
+  }
+  [[nodiscard]] std::optional<kvcache::SpanId> victim() noexcept
+  {
+    count(options_.scans ? size() : 1);
+    return Lru::victim();
+  }
+
+ private:
+  void count(std::uint64_t n) noexcept
+  {
+    if (options_.visits != nullptr) {
+      *options_.visits += n;
+    }
+  }
+  Options options_{};
+};
+
+/// Visits for each of 1,000 pages that must be evicted from `cached` ones, of which one in ten is not in use.
+std::uint64_t visits_per_eviction(kvcache::PageCount cached, bool pinned, bool scans)
+{
+  using Cache =
+    kvcache::KVCache<kvcache::PagedHeads<kvcache::half, 8, 4>, kvcache::Policies<CountingLru>>;
+  std::uint64_t visits = 0;
+  kvcache::Options<kvcache::Policies<CountingLru>> options;
+  options.pages = cached;
+  options.max_sequences = cached;
+  options.max_step_tokens = 1 << 20;
+  options.replacement = {.visits = &visits, .scans = scans};
+  auto cache = Cache::create({.layers = 1, .kv_heads = 1}, options);
+  std::vector<kvcache::Sequence> open;
+  std::vector<Text> texts;
+  std::vector<Cache::SequenceChunk> chunks;
+  texts.reserve(cached);
+  open.reserve(cached);
+  for (kvcache::PageCount i = 0; i < cached; ++i) {
+    auto const first = static_cast<kvcache::Token>(4 * i);
+    texts.push_back(range(first, first + 3));
+    auto opened = cache->open({.tokens = texts.back()});
+    open.push_back(std::move(*opened));
+    chunks.push_back({open.back(), texts.back()});
+  }
+  (void)cache->prepare(chunks)->commit();
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    if (!pinned || i % 5 == 0) {
+      open[i].close();
+    }
+  }
+  auto taker = cache->open({.tokens = {}});
+  Text const text = range(1 << 20, (1 << 20) + 3999);
+  visits = 0;
+  auto step = cache->prepare({{*taker, text}});
+  CHECK(step.has_value());
+  CHECK(cache->stats().evicted_pages == 1000);
+  return visits / 1000;
+}
+
+}  // namespace
+
+TEST_CASE("B-136 eviction cost does not grow with the cache", "[faults][limits]")
+{
+  std::uint64_t const small = visits_per_eviction(10'000, false, false);
+  CHECK(small <= 20);
+  CHECK(visits_per_eviction(20'000, false, false) <= small + 1);
+  CHECK(visits_per_eviction(10'000, true, false) <= 20);
+  CHECK_FALSE(visits_per_eviction(10'000, false, true) <= 20);
+}
