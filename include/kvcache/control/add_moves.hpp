@@ -36,7 +36,10 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
   using Base::twins;
 
   /// What the chunk needs and finds. **Post** `twins` are the pages that it attaches to.
-  [[nodiscard]] ChunkState draft(StepState const& t, SequenceId id, SequenceState const& s, Chunk const& chunk)
+  [[nodiscard]] ChunkState draft(StepState const& t,
+                                 SequenceId id,
+                                 SequenceState const& s,
+                                 Chunk const& chunk)
   {
     ChunkState c{};
     c.sequence = id;
@@ -74,7 +77,8 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
     reserve_to(s.tokens, static_cast<std::size_t>(c.end()));
     book.prepare_take(c.taken, c.copies(), t.stream, t.reclaimed);
     if (c.copies() && c.copy_at > 0 && book.tree().contains(s.table[c.copy_at - 1])) {
-      book.end_span_at(s.table[c.copy_at - 1], static_cast<Index>(c.copy_at - 1));  // the page is let go alone
+      book.end_span_at(s.table[c.copy_at - 1],
+                       static_cast<Index>(c.copy_at - 1));  // the page is let go alone
     }
     if (!twins.empty()) {
       book.end_span_at(twins.back(), static_cast<Index>(c.pages_before + twins.size() - 1));
@@ -126,13 +130,18 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
       text.push_back(token_at(s, row));
     }
     auto const rest = tokens.subspan(static_cast<std::size_t>(c.attached));
-    text.insert(text.end(), rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>((end - first) * p - text.size()));
-    if (book.tree().find_child(s.domain, parent, std::span<Token const>(text).first(p)) != zero_page) {
+    text.insert(text.end(),
+                rest.begin(),
+                rest.begin() + static_cast<std::ptrdiff_t>((end - first) * p - text.size()));
+    if (book.tree().find_child(s.domain, parent, std::span<Token const>(text).first(p)) !=
+        zero_page) {
       return;
     }
-    std::span<PageId const> const pages = std::span<PageId const>(s.table).subspan(first, end - first);
+    std::span<PageId const> const pages =
+      std::span<PageId const>(s.table).subspan(first, end - first);
     c.orphan_table.reserve(s.table.size());
-    book.publish_pending(s.domain, parent, text, pages, {t.id, t.stream, static_cast<std::uint32_t>(t.chunks.size())});
+    book.publish_pending(
+      s.domain, parent, text, pages, {t.id, t.stream, static_cast<std::uint32_t>(t.chunks.size())});
     c.pending_at = t.pending.size();
     c.pending_index = first;
     c.pending = static_cast<PageCount>(pages.size());
@@ -211,7 +220,10 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
   }
 
   /// Pages right behind the sequence's end that hold the chunk's first tokens, and that somebody holds already.
-  void find_twins(StepState const& t, SequenceState const& s, ChunkState const& c, Chunk const& chunk)
+  void find_twins(StepState const& t,
+                  SequenceState const& s,
+                  ChunkState const& c,
+                  Chunk const& chunk)
   {
     twins.clear();
     auto const p = static_cast<std::size_t>(options.page_tokens);
@@ -226,7 +238,8 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
     }
     for (std::size_t at = 0; at + p <= chunk.tokens.size() && start + at + p <= limit; at += p) {
       PageId const twin = book.tree().find_child(s.domain, parent, chunk.tokens.subspan(at, p));
-      if (twin == zero_page || book.allocator().count(twin) < 2 || !this->visible(book.tag(twin), t.stream, &t)) {
+      if (twin == zero_page || book.allocator().count(twin) < 2 ||
+          !this->visible(book.tag(twin), t.stream, &t)) {
         return;
       }
       twins.push_back(twin);
@@ -251,7 +264,8 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
         }
       }
       c.copy_at = i;
-      c.copy_rows = c.first_index - begin < options.page_tokens ? c.first_index - begin : options.page_tokens;
+      c.copy_rows =
+        c.first_index - begin < options.page_tokens ? c.first_index - begin : options.page_tokens;
       c.taken += 1;
       return;  // pages behind it hold nothing but this sequence's drafts
     }
@@ -298,8 +312,9 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
   [[nodiscard]] bool take_unpublished(StepState& t, SequenceState& s, ChunkState& c) noexcept
   {
     PageId const page = c.copy_source;
-    if (!c.copies() || page != c.replaced || !book.tree().contains(page) || book.allocator().count(page) != 2 ||
-        book.pending(page) || book.fences().blocks(page, t.stream)) {
+    if (!c.copies() || page != c.replaced || !book.tree().contains(page) ||
+        book.allocator().count(page) != 2 || book.pending(page) ||
+        book.fences().blocks(page, t.stream)) {
       return false;
     }
     c.taken -= 1;
@@ -326,10 +341,11 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
     if (!c.counts()) {
       return false;
     }
-    std::size_t const pages =
-      std::size_t{c.pages_before} + static_cast<std::size_t>(c.attached / options.page_tokens) + c.taken;
+    std::size_t const pages = std::size_t{c.pages_before} +
+                              static_cast<std::size_t>(c.attached / options.page_tokens) + c.taken;
     SequenceState const& s = this->sequences[c.sequence.slot];
-    if (s.table.size() + (c.copies() ? 1 : 0) != pages || (c.copies() && book.allocator().count(c.copy_target) != 1)) {
+    if (s.table.size() + (c.copies() ? 1 : 0) != pages ||
+        (c.copies() && book.allocator().count(c.copy_target) != 1)) {
       return false;
     }
     bool alone = true;

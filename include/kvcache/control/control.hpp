@@ -114,7 +114,9 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
         (s->stream != t->stream && state_.in_flight(s->bound_until))) {
       return refused(detail::in_step(sequence));
     }
-    if (Error const error = detail::check(chunk, state_.planned_end(*s), t->planned_tokens, options()); error.why != Why::ok) {
+    if (Error const error =
+          detail::check(chunk, state_.planned_end(*s), t->planned_tokens, options());
+        error.why != Why::ok) {
       return refused(error);
     }
     detail::ChunkState c{};
@@ -128,11 +130,12 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
     room = state_.grow(*t, *s, c);
     if (!room) {
       state_.stats.shortages += 1;
-      return Shortage{.why = Why::no_pages,
-                      .need = c.taken,
-                      .free = state_.book.num_free() + state_.book.fences().num_waiting(t->stream),
-                      .evictable = state_.book.num_cached(),
-                      .fenced = detail::fenced_pages(state_) - state_.book.fences().num_waiting(t->stream)};
+      return Shortage{
+        .why = Why::no_pages,
+        .need = c.taken,
+        .free = state_.book.num_free() + state_.book.fences().num_waiting(t->stream),
+        .evictable = state_.book.num_cached(),
+        .fenced = detail::fenced_pages(state_) - state_.book.fences().num_waiting(t->stream)};
     }
     (void)detail::memory_sufficed_for([&] { state_.pend(*t, *s, c, chunk.tokens); });
     s->flights[s->num_flights++] = {t, static_cast<std::uint32_t>(t->chunks.size())};
@@ -210,11 +213,25 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
     state_.commit(*t, [&](std::size_t i, detail::ChunkState const& c) {
       return outcomes.empty() ? Outcome{.accepted = c.tokens, .tokens = {}} : outcomes[i];
     });
+    state_.cuts.clear();
     fail_doomed(stream);
     return Done{};
   }
 
-  /// Retires a submitted step that did not run to its end: its rows never existed, and later steps of the stream
+  /// As above, with the number of accepted tokens of each planned chunk; none was planned by count.
+  Result<Done> commit(StepId id, std::span<Index const> accepted)
+  {
+    std::vector<Outcome> outcomes;
+    if (!detail::memory_sufficed_for([&] { outcomes.resize(accepted.size()); })) {
+      return detail::no_memory(accepted.size());
+    }
+    for (std::size_t i = 0; i < accepted.size(); ++i) {
+      outcomes[i].accepted = accepted[i];
+    }
+    return commit(id, std::span<Outcome const>(outcomes));
+  }
+
+  /// Retires a submitted step that did not run to its end: its plan was applied, its rows never existed, and later steps of the stream
   /// lose what depends on them. `cuts()` tells which sequences fell back. A step that is not the oldest of its stream
   /// fails as soon as it is. **Errors** `stale_step`.
   Result<Done> fail(StepId id) noexcept

@@ -33,7 +33,10 @@ void reserve_to(std::vector<T>& v, std::size_t size)
   }
 }
 
-[[nodiscard]] constexpr PageCount smaller(PageCount a, PageCount b) noexcept { return a < b ? a : b; }
+[[nodiscard]] constexpr PageCount smaller(PageCount a, PageCount b) noexcept
+{
+  return a < b ? a : b;
+}
 
 /// See the file comment. No call here checks its caller: `Control` does.
 template <class Allocator, class Prefix, class Replacement>
@@ -42,8 +45,13 @@ struct ControlState {
   using Stage = StepState::Stage;
   static constexpr std::uint32_t steps_per_stream = SequenceState::max_flights;
 
-  ControlState(ControlOptions const& o, typename Prefix::Options const& prefix, typename Replacement::Options const& replacement)
-    : options(o), book(o.page_tokens, o.pages, prefix, replacement), sequences(o.max_sequences), steps(max_streams * steps_per_stream)
+  ControlState(ControlOptions const& o,
+               typename Prefix::Options const& prefix,
+               typename Replacement::Options const& replacement)
+      : options(o),
+        book(o.page_tokens, o.pages, prefix, replacement),
+        sequences(o.max_sequences),
+        steps(max_streams * steps_per_stream)
   {
     free_slots.reserve(o.max_sequences);
     free_rows.reserve(o.max_sequences);
@@ -65,16 +73,20 @@ struct ControlState {
   std::vector<StepState> steps;           // of stream s: [s * steps_per_stream, ...), oldest first
   Stats stats;                            // the counters; the rest is filled in on demand
   std::uint64_t next_step = 1;
-  std::vector<Cut> cuts;                  // sequences that a failed step cut back, until the next call that fails one
-  std::vector<PageId> twins;              // of `publish` and `add`, kept to allocate nothing
-  std::vector<Token> text;                // of `add`, likewise
+  std::vector<Cut>
+    cuts;  // sequences that a failed step cut back, until the next call that fails one
+  std::vector<PageId> twins;  // of `publish` and `add`, kept to allocate nothing
+  std::vector<Token> text;    // of `add`, likewise
 
   [[nodiscard]] PageCount pages_of(std::size_t tokens) const noexcept
   {
     auto const p = static_cast<std::size_t>(options.page_tokens);
     return static_cast<PageCount>((tokens + p - 1) / p);
   }
-  [[nodiscard]] PageCount pages_of(Index rows) const noexcept { return pages_of(static_cast<std::size_t>(rows)); }
+  [[nodiscard]] PageCount pages_of(Index rows) const noexcept
+  {
+    return pages_of(static_cast<std::size_t>(rows));
+  }
 
   // ---- who is who
 
@@ -109,8 +121,14 @@ struct ControlState {
     }
     return false;
   }
-  [[nodiscard]] ChunkState& chunk_of(Flight const& flight) noexcept { return flight.step->chunks[flight.chunk]; }
-  [[nodiscard]] ChunkState const& chunk_of(Flight const& flight) const noexcept { return flight.step->chunks[flight.chunk]; }
+  [[nodiscard]] ChunkState& chunk_of(Flight const& flight) noexcept
+  {
+    return flight.step->chunks[flight.chunk];
+  }
+  [[nodiscard]] ChunkState const& chunk_of(Flight const& flight) const noexcept
+  {
+    return flight.step->chunks[flight.chunk];
+  }
 
   /// Rows that the sequence will have if everything in flight is accepted.
   [[nodiscard]] Index planned_end(SequenceState const& s) const noexcept
@@ -118,7 +136,9 @@ struct ControlState {
     return s.num_flights == 0 ? s.length() : chunk_of(s.flights[s.num_flights - 1]).end();
   }
   /// `stream`'s steps may attach to the span: it is committed, or pending in a step that they run after.
-  [[nodiscard]] bool visible(PendingTag const& tag, StreamId stream, StepState const* own) const noexcept
+  [[nodiscard]] bool visible(PendingTag const& tag,
+                             StreamId stream,
+                             StepState const* own) const noexcept
   {
     if (tag.step.value == 0) {
       return true;
@@ -229,7 +249,9 @@ struct ControlState {
       book.share(page);
     }
     if (!s.table.empty() && book.tree().contains(s.table.back()) && book.pending(s.table.back())) {
-      bind(s, stream, book.tag(s.table.back()).step);  // of the pending pages, the last is of the latest step
+      bind(s,
+           stream,
+           book.tag(s.table.back()).step);  // of the pending pages, the last is of the latest step
     }
     s.row = free_rows.back();
     free_rows.pop_back();
@@ -407,7 +429,11 @@ struct ControlState {
         ++n;
       }
       bool const alone = parent != zero_page && book.allocator().count(parent) == 2;
-      book.publish(s.domain, parent, tokens_at(i).first(n * p), std::span<PageId const>(s.table).subspan(i, n), alone);
+      book.publish(s.domain,
+                   parent,
+                   tokens_at(i).first(n * p),
+                   std::span<PageId const>(s.table).subspan(i, n),
+                   alone);
       s.indexed += static_cast<PageCount>(n);
     }
   }

@@ -47,7 +47,10 @@ class Fences {
   }
 
   /// Step `step` may touch `page`, which nobody in it holds.
-  void fence(PageId page, StreamId by, StepId step) noexcept { stamps_[by.value][page.value] = step.value; }
+  void fence(PageId page, StreamId by, StepId step) noexcept
+  {
+    stamps_[by.value][page.value] = step.value;
+  }
 
   /// A step in flight may touch `page`.
   [[nodiscard]] bool active(PageId page) const noexcept { return who(page) != nobody; }
@@ -74,7 +77,10 @@ class Fences {
     waiting_[s][sizes_[s]++] = page.value;
   }
   /// **Pre** pages of the stream wait.
-  [[nodiscard]] PageId pop(StreamId of) noexcept { return PageId{waiting_[of.value][--sizes_[of.value]]}; }
+  [[nodiscard]] PageId pop(StreamId of) noexcept
+  {
+    return PageId{waiting_[of.value][--sizes_[of.value]]};
+  }
   /// Takes `page` if it was the last to wait in its stack. **Pre** its fence is active.
   [[nodiscard]] bool pop_if_last(PageId page) noexcept
   {
@@ -115,7 +121,8 @@ class Fences {
   }
 
  private:
-  static constexpr std::uint32_t many = max_streams;  // the stack of pages that several streams may touch
+  static constexpr std::uint32_t many =
+    max_streams;  // the stack of pages that several streams may touch
   static constexpr std::uint32_t nobody = nil;
 
   /// The stream whose steps may touch `page`, `many`, or `nobody`.

@@ -21,6 +21,7 @@ void make_plan(State const& state, StepState& t)
   Plan& plan = t.plan;
   plan.step = t.id;
   plan.stream = t.stream;
+  plan.slot = static_cast<std::uint32_t>(&t - state.steps.data());
   reserve_to(plan.chunks, t.chunks.size());
   auto const write_row = [&plan](RowId row, std::vector<PageId> const& table, PageCount first) {
     if (first < table.size()) {
@@ -30,7 +31,8 @@ void make_plan(State const& state, StepState& t)
     }
   };
   for (ChunkState const& c : t.chunks) {
-    if (c.copies() && c.copy_rows > 0) {  // an orphan's too: its sequence, or a fork, may have kept the copy
+    if (c.copies() &&
+        c.copy_rows > 0) {  // an orphan's too: its sequence, or a fork, may have kept the copy
       plan.copies.push_back({c.copy_source, c.copy_target, c.copy_rows});
     }
     if (c.dead || (c.orphan && c.orphan_table.empty())) {
@@ -43,7 +45,8 @@ void make_plan(State const& state, StepState& t)
       write_row(s.row, s.table, c.copies() ? smaller(s.synced, c.copy_at) : s.synced);
     }
     if (c.tokens > 0) {
-      plan.chunks.push_back({c.sequence, c.orphan ? c.orphan_row : s.row, c.first_index, c.tokens, c.slack});
+      plan.chunks.push_back(
+        {c.sequence, c.orphan ? c.orphan_row : s.row, c.first_index, c.tokens, c.slack});
     }
   }
 }

@@ -39,16 +39,20 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   /// can fail half-way. **Errors** `std::bad_alloc`.
   void prepare_take(PageCount pages, bool unpublishes, StreamId stream, Reclaimed& journal)
   {
-    PageCount const missing = (pages > this->num_free() ? pages - this->num_free() : 0) + (unpublishes ? 1U : 0U);
+    PageCount const missing =
+      (pages > this->num_free() ? pages - this->num_free() : 0) + (unpublishes ? 1U : 0U);
     bool const skips = missing != 0 && fences_.others_than(stream);
     grow(journal.entries_, missing + (skips ? policy_.size() : 0U));
     grow(journal.pages_, missing);
-    grow(journal.tokens_, static_cast<std::size_t>(missing) * static_cast<std::size_t>(page_tokens_));
+    grow(journal.tokens_,
+         static_cast<std::size_t>(missing) * static_cast<std::size_t>(page_tokens_));
   }
 
   /// Takes pages for a step of `stream` and returns how many of them, the last ones, had waited; `nil` where there are
   /// not enough, and then nothing changed. `journal` notes what was evicted. **Pre** `prepare_take` went before.
-  [[nodiscard]] std::uint32_t take(std::span<PageId> out, StreamId stream, Reclaimed& journal) noexcept
+  [[nodiscard]] std::uint32_t take(std::span<PageId> out,
+                                   StreamId stream,
+                                   Reclaimed& journal) noexcept
   {
     std::size_t const mark = journal.size();
     auto const wanted = static_cast<PageCount>(out.size());
@@ -91,7 +95,8 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   /// go back (its domain was forgotten, its parent is gone, memory ran out) stays free.
   void restore(Reclaimed& journal, std::size_t mark) noexcept
   {
-    for (std::size_t i = mark; i < journal.entries_.size(); ++i) {  // so that all stand in the order of before
+    for (std::size_t i = mark; i < journal.entries_.size();
+         ++i) {  // so that all stand in the order of before
       Reclaimed::Entry& entry = journal.entries_[i];
       entry.skipped = entry.skipped && step_aside(entry);
     }
@@ -107,7 +112,9 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
       std::size_t const first_page = journal.pages_.size() - entry.pages;
       std::size_t const first_token =
         journal.tokens_.size() - std::size_t{entry.pages} * static_cast<std::size_t>(page_tokens_);
-      restore_one(entry, std::span(journal.pages_).subspan(first_page), std::span(journal.tokens_).subspan(first_token));
+      restore_one(entry,
+                  std::span(journal.pages_).subspan(first_page),
+                  std::span(journal.tokens_).subspan(first_token));
       journal.entries_.pop_back();
       journal.pages_.resize(first_page);
       journal.tokens_.resize(first_token);
@@ -131,8 +138,9 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     PageId const page = journal.pages_.back();
     --uses_[page.value];
     if (fits(entry, tokens)) {
-      (void)detail::memory_sufficed_for(
-        [&] { this->publish(entry.domain, entry.parent, tokens, std::span(&page, 1), may_grow(entry)); });
+      (void)detail::memory_sufficed_for([&] {
+        this->publish(entry.domain, entry.parent, tokens, std::span(&page, 1), may_grow(entry));
+      });
     }
     journal.entries_.pop_back();
     journal.pages_.pop_back();
@@ -223,7 +231,8 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     std::size_t const token_at = journal.tokens_.size();
     journal.pages_.resize(page_at + n);
     journal.tokens_.resize(token_at + std::size_t{n} * static_cast<std::size_t>(page_tokens_));
-    auto const popped = tree_.pop_tail(span, n, journal.pages_.data() + page_at, journal.tokens_.data() + token_at);
+    auto const popped =
+      tree_.pop_tail(span, n, journal.pages_.data() + page_at, journal.tokens_.data() + token_at);
     journal.entries_.push_back({.domain = popped.domain,
                                 .generation = tree_.generation(popped.domain),
                                 .parent = popped.parent,
@@ -234,16 +243,21 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   }
 
   /// The entry's place in the tree is still there and still empty.
-  [[nodiscard]] bool fits(Reclaimed::Entry const& entry, std::span<Token const> tokens) const noexcept
+  [[nodiscard]] bool fits(Reclaimed::Entry const& entry,
+                          std::span<Token const> tokens) const noexcept
   {
     if (tree_.generation(entry.domain) != entry.generation) {
       return false;
     }
-    if (entry.parent != zero_page && (!tree_.contains(entry.parent) || uses_[entry.parent.value] != entry.parent_use || this->pending(entry.parent) ||
-                                      tree_.last_page(tree_.span_of(entry.parent)) != entry.parent)) {
+    if (entry.parent != zero_page &&
+        (!tree_.contains(entry.parent) || uses_[entry.parent.value] != entry.parent_use ||
+         this->pending(entry.parent) ||
+         tree_.last_page(tree_.span_of(entry.parent)) != entry.parent)) {
       return false;
     }
-    return tree_.find_child(entry.domain, entry.parent, tokens.first(static_cast<std::size_t>(page_tokens_))) == zero_page;
+    return tree_.find_child(entry.domain,
+                            entry.parent,
+                            tokens.first(static_cast<std::size_t>(page_tokens_))) == zero_page;
   }
   /// The span that the entry was cut from can take it back.
   [[nodiscard]] bool may_grow(Reclaimed::Entry const& entry) const noexcept
@@ -252,7 +266,9 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   }
 
   /// `pages` lists the evicted pages last page first; they are the ones that were freed last.
-  void restore_one(Reclaimed::Entry const& entry, std::span<PageId> pages, std::span<Token const> tokens) noexcept
+  void restore_one(Reclaimed::Entry const& entry,
+                   std::span<PageId> pages,
+                   std::span<Token const> tokens) noexcept
   {
     if (!fits(entry, tokens) || !retake(pages)) {
       return;

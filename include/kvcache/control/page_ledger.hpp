@@ -49,7 +49,12 @@ class PageLedger {
              PageCount pages,
              typename Prefix::Options const& prefix,
              typename Replacement::Options const& replacement)
-    : allocator_(pages), tree_(page_tokens, pages, prefix), policy_(replacement), fences_(pages), uses_(std::size_t{pages} + 1), page_tokens_(page_tokens)
+      : allocator_(pages),
+        tree_(page_tokens, pages, prefix),
+        policy_(replacement),
+        fences_(pages),
+        uses_(std::size_t{pages} + 1),
+        page_tokens_(page_tokens)
   {
   }
 
@@ -65,7 +70,10 @@ class PageLedger {
   DomainId intern(Domain const& domain) { return tree_.intern(domain); }
 
   /// What the span of the cached `page` waits for.
-  [[nodiscard]] PendingTag const& tag(PageId page) const noexcept { return tags_[tree_.span_of(page).value]; }
+  [[nodiscard]] PendingTag const& tag(PageId page) const noexcept
+  {
+    return tags_[tree_.span_of(page).value];
+  }
   [[nodiscard]] PendingTag const& tag(SpanId span) const noexcept { return tags_[span.value]; }
   [[nodiscard]] bool pending(PageId page) const noexcept { return tag(page).step.value != 0; }
 
@@ -128,7 +136,11 @@ class PageLedger {
   /// **Pre** they have holders and are not indexed; `parent` is zero_page or the last page of its span.
   /// `alone`: the caller is the only holder of `parent` beside the tree, so the span may grow.
   /// **Errors** `std::bad_alloc`, nothing changed.
-  void publish(DomainId domain, PageId parent, std::span<Token const> tokens, std::span<PageId const> pages, bool alone)
+  void publish(DomainId domain,
+               PageId parent,
+               std::span<Token const> tokens,
+               std::span<PageId const> pages,
+               bool alone)
   {
     reserve_span();
     SpanId const span = tree_.insert(domain, parent, tokens, pages, alone);
@@ -140,7 +152,11 @@ class PageLedger {
 
   /// As `publish`, for pages that the chunk `tag` will write. The step becomes a holder too.
   /// **Errors** `std::bad_alloc`, nothing changed.
-  void publish_pending(DomainId domain, PageId parent, std::span<Token const> tokens, std::span<PageId const> pages, PendingTag const& tag)
+  void publish_pending(DomainId domain,
+                       PageId parent,
+                       std::span<Token const> tokens,
+                       std::span<PageId const> pages,
+                       PendingTag const& tag)
   {
     publish(domain, parent, tokens, pages, false);
     tags_[tree_.span_of(pages.back()).value] = tag;
@@ -257,8 +273,8 @@ class PageLedger {
   Prefix tree_;
   Replacement policy_;
   Fences fences_;
-  std::vector<PendingTag> tags_;    // by span
-  ZeroArray<std::uint32_t> uses_;   // by page: how often it was given out to be written
+  std::vector<PendingTag> tags_;   // by span
+  ZeroArray<std::uint32_t> uses_;  // by page: how often it was given out to be written
   std::int32_t page_tokens_;
   PageCount cached_ = 0;
 };

@@ -46,11 +46,14 @@ struct PlannedChunk {
 
 /// See the file comment.
 struct Plan {
+  static constexpr std::uint32_t num_slots = 3 * max_streams;
   static constexpr std::uint32_t format_version = 1;
 
   std::uint32_t version = format_version;
   StepId step{};
   StreamId stream{};
+  std::uint32_t slot =
+    0;  ///< which of the pool's sets of step arrays; no two steps in flight have the same
   std::vector<TableDelta> tables;
   std::vector<PageId> ids;
   std::vector<PageCopy> copies;
@@ -69,6 +72,7 @@ struct Plan {
   {
     step = {};
     stream = {};
+    slot = 0;
     tables.clear();
     ids.clear();
     copies.clear();

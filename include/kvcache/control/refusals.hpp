@@ -52,27 +52,42 @@ namespace kvcache::inline v0_1::detail {
 }
 
 /// A chunk behind `end` rows, in a step that plans `step_tokens` tokens so far.
-[[nodiscard]] inline Error check(Chunk const& chunk, Index end, std::size_t step_tokens, ControlOptions const& options) noexcept
+[[nodiscard]] inline Error check(Chunk const& chunk,
+                                 Index end,
+                                 std::size_t step_tokens,
+                                 ControlOptions const& options) noexcept
 {
   if (!chunk.tokens.empty() && chunk.count != 0) {
     return {Why::bad_config, "chunk.count", chunk.count, "must be 0 where the tokens are named"};
   }
-  std::size_t const tokens = chunk.tokens.empty() && chunk.count > 0 ? static_cast<std::size_t>(chunk.count) : chunk.tokens.size();
+  std::size_t const tokens = chunk.tokens.empty() && chunk.count > 0
+                               ? static_cast<std::size_t>(chunk.count)
+                               : chunk.tokens.size();
   if (tokens == 0) {
-    return {Why::bad_config, chunk.count < 0 ? "chunk.count" : "chunk.tokens", chunk.count, "must be at least", 1};
+    return {Why::bad_config,
+            chunk.count < 0 ? "chunk.count" : "chunk.tokens",
+            chunk.count,
+            "must be at least",
+            1};
   }
   if (tokens > static_cast<std::size_t>(options.max_step_tokens) - step_tokens) {
-    return {Why::too_large, "tokens of the step", static_cast<std::int64_t>(step_tokens + tokens),
-            "must be at most max_step_tokens, which is", options.max_step_tokens};
+    return {Why::too_large,
+            "tokens of the step",
+            static_cast<std::int64_t>(step_tokens + tokens),
+            "must be at most max_step_tokens, which is",
+            options.max_step_tokens};
   }
-  if (static_cast<std::size_t>(end) + tokens > static_cast<std::size_t>(options.max_sequence_tokens)) {
+  if (static_cast<std::size_t>(end) + tokens >
+      static_cast<std::size_t>(options.max_sequence_tokens)) {
     return too_large("tokens of the sequence", static_cast<std::size_t>(end) + tokens, options);
   }
   return check(chunk.tokens, options.vocabulary);
 }
 
 /// The outcomes of a step's planned chunks.
-[[nodiscard]] inline Error check(std::span<Outcome const> outcomes, std::vector<ChunkState> const& chunks, ControlOptions const& options) noexcept
+[[nodiscard]] inline Error check(std::span<Outcome const> outcomes,
+                                 std::vector<ChunkState> const& chunks,
+                                 ControlOptions const& options) noexcept
 {
   std::size_t planned = 0;
   for (ChunkState const& c : chunks) {
@@ -82,7 +97,10 @@ namespace kvcache::inline v0_1::detail {
     std::size_t const i = planned++;
     if (outcomes.empty()) {
       if (!c.named && c.counts()) {
-        return {Why::bad_config, "outcomes", 0, "must name the tokens of chunks that were planned by count"};
+        return {Why::bad_config,
+                "outcomes",
+                0,
+                "must name the tokens of chunks that were planned by count"};
       }
       continue;
     }
@@ -91,17 +109,31 @@ namespace kvcache::inline v0_1::detail {
     }
     Outcome const& outcome = outcomes[i];
     if (outcome.accepted < 0 || outcome.accepted > c.tokens) {
-      return {Why::bad_config, "outcome.accepted", outcome.accepted, "must be 0 to the tokens of its chunk,", c.tokens};
+      return {Why::bad_config,
+              "outcome.accepted",
+              outcome.accepted,
+              "must be 0 to the tokens of its chunk,",
+              c.tokens};
     }
     if (!c.draft && c.counts() && outcome.accepted != c.tokens) {
-      return {Why::bad_config, "outcome.accepted", outcome.accepted, "of a chunk that is no draft must be all its tokens,", c.tokens};
+      return {Why::bad_config,
+              "outcome.accepted",
+              outcome.accepted,
+              "of a chunk that is no draft must be all its tokens,",
+              c.tokens};
     }
-    if (!c.named && c.counts() && outcome.tokens.size() != static_cast<std::size_t>(outcome.accepted)) {
-      return {Why::bad_config, "outcome.tokens", static_cast<std::int64_t>(outcome.tokens.size()),
-              "must name each accepted token of a chunk planned by count:", outcome.accepted};
+    if (!c.named && c.counts() &&
+        outcome.tokens.size() != static_cast<std::size_t>(outcome.accepted)) {
+      return {Why::bad_config,
+              "outcome.tokens",
+              static_cast<std::int64_t>(outcome.tokens.size()),
+              "must name each accepted token of a chunk planned by count:",
+              outcome.accepted};
     }
     if (c.named && !outcome.tokens.empty()) {
-      return {Why::bad_config, "outcome.tokens", static_cast<std::int64_t>(outcome.tokens.size()),
+      return {Why::bad_config,
+              "outcome.tokens",
+              static_cast<std::int64_t>(outcome.tokens.size()),
               "must be empty for a chunk that was added with its tokens"};
     }
     if (Error const error = check(outcome.tokens, options.vocabulary); error.why != Why::ok) {
@@ -109,8 +141,11 @@ namespace kvcache::inline v0_1::detail {
     }
   }
   if (!outcomes.empty() && outcomes.size() != planned) {
-    return {Why::bad_config, "outcomes", static_cast<std::int64_t>(outcomes.size()),
-            "must be none (all accepted), or one for each planned chunk:", static_cast<std::int64_t>(planned)};
+    return {Why::bad_config,
+            "outcomes",
+            static_cast<std::int64_t>(outcomes.size()),
+            "must be none (all accepted), or one for each planned chunk:",
+            static_cast<std::int64_t>(planned)};
   }
   return {};
 }

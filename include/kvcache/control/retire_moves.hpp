@@ -106,11 +106,14 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     }
     StepState* newest = nullptr;
     for (StepState& step : this->steps_of(t.stream)) {
-      newest = step.stage == Stage::submitted && (newest == nullptr || newest->id < step.id) ? &step : newest;
+      newest = step.stage == Stage::submitted && (newest == nullptr || newest->id < step.id)
+                 ? &step
+                 : newest;
     }
     free_orphans(t, newest != nullptr ? newest->id : StepId{});
     if (newest != nullptr) {  // its kernels may read the table rows
-      newest->rows.insert(newest->rows.end(), t.rows.begin(), t.rows.end());  // within the reserve of all rows
+      newest->rows.insert(
+        newest->rows.end(), t.rows.begin(), t.rows.end());  // within the reserve of all rows
       t.rows.clear();
     }
     retire(t);
@@ -124,7 +127,8 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
       bool wanted = false;
       for (PageCount i = 0; i < c.pending; ++i) {
         PageId const page = t.pending[c.pending_at + i];
-        std::uint32_t const ours = 2U + (book.tree().contains(page) ? 1U : 0U);  // step, orphans, tree
+        std::uint32_t const ours =
+          2U + (book.tree().contains(page) ? 1U : 0U);  // step, orphans, tree
         wanted = wanted || book.allocator().count(page) > ours;
       }
       if (c.orphan && !c.dead && !wanted) {
@@ -209,7 +213,9 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
   }
 
   /// The chunk of step `order[k]` reads rows of a chunk that is dead.
-  [[nodiscard]] bool depends(ChunkState const& c, StepState* const* order, std::size_t k) const noexcept
+  [[nodiscard]] bool depends(ChunkState const& c,
+                             StepState* const* order,
+                             std::size_t k) const noexcept
   {
     SequenceState const& s = this->sequences[c.sequence.slot];
     for (Flight const& flight : s.in_flight()) {
@@ -219,7 +225,8 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     }
     for (std::size_t j = 0; j <= k; ++j) {
       for (ChunkState const& other : order[j]->chunks) {
-        if (other.dead && other.copies() && other.copy_at < s.table.size() && s.table[other.copy_at] == other.copy_target) {
+        if (other.dead && other.copies() && other.copy_at < s.table.size() &&
+            s.table[other.copy_at] == other.copy_target) {
           return true;
         }
       }
@@ -232,7 +239,8 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     std::size_t found = s.table.size();
     for (StepState const& step : this->steps) {
       for (ChunkState const& c : step.chunks) {
-        if (c.dead && c.pending_index < found && step.will_write(c, s.table[c.pending_index], c.pending_index)) {
+        if (c.dead && c.pending_index < found &&
+            step.will_write(c, s.table[c.pending_index], c.pending_index)) {
           found = c.pending_index;
         }
       }

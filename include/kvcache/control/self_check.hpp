@@ -89,7 +89,9 @@ template <class State>
     h = mix(h, s.generation);
     if (s.live()) {
       h = mix(h, std::uint64_t{s.domain.value} << 32 | s.domain_generation);
-      h = mix(h, std::uint64_t{s.indexed} << 32 | std::uint64_t{s.num_flights} << 1 | (s.suspended ? 1U : 0U));
+      h = mix(h,
+              std::uint64_t{s.indexed} << 32 | std::uint64_t{s.num_flights} << 1 |
+                (s.suspended ? 1U : 0U));
       h = mix(h, std::uint64_t{s.row.value} << 32 | static_cast<std::uint32_t>(s.attach_limit));
       h = hash_words(h, s.tokens.data(), s.tokens.size());
       for (PageId const page : s.table) {
@@ -110,7 +112,9 @@ template <class State>
     h = mix(h, t.id.value << 8 | static_cast<std::uint64_t>(t.stage) << 4 | (t.doomed ? 1U : 0U));
     for (ChunkState const& c : t.chunks) {
       h = mix(h, std::uint64_t{c.sequence.slot} << 32 | static_cast<std::uint32_t>(c.tokens));
-      h = mix(h, std::uint64_t{c.copy_source.value} << 32 | c.taken << 2 | (c.orphan ? 2U : 0U) | (c.dead ? 1U : 0U));
+      h = mix(h,
+              std::uint64_t{c.copy_source.value} << 32 | c.taken << 2 | (c.orphan ? 2U : 0U) |
+                (c.dead ? 1U : 0U));
       h = mix(h, std::uint64_t{c.pending} << 32 | static_cast<std::uint32_t>(c.first_index));
     }
   }
@@ -177,7 +181,8 @@ template <class State>
   }
   for (StepState const& t : state.steps) {
     if (!hold(t.orphans)) {
-      return {"I5: a page that a step keeps is no page of the pool", static_cast<std::uint32_t>(t.id.value)};
+      return {"I5: a page that a step keeps is no page of the pool",
+              static_cast<std::uint32_t>(t.id.value)};
     }
     rows += static_cast<std::uint32_t>(t.rows.size());
     for (ChunkState const& c : t.chunks) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <kvcache/control/retire_moves.hpp>
 #include <kvcache/control/options.hpp>
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/refusals.hpp>
+#include <kvcache/control/retire_moves.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/ids.hpp>
@@ -42,10 +42,11 @@ class SequenceCalls {
     std::optional<DomainId> const domain = tree().find(domain_of(prompt));
     Match match = tree().match(domain.value_or(DomainId{nil}), prompt.tokens, matchable(prompt));
     state_.settle_match(match, prompt.stream);
-    return {.rows = match.rows(options().page_tokens),
-            .shared_rows = match.full_pages * options().page_tokens,
-            .new_pages = state_.pages_of(prompt.tokens.size()) - static_cast<PageCount>(match.full_pages),
-            .miss = match.miss};
+    return {
+      .rows = match.rows(options().page_tokens),
+      .shared_rows = match.full_pages * options().page_tokens,
+      .new_pages = state_.pages_of(prompt.tokens.size()) - static_cast<PageCount>(match.full_pages),
+      .miss = match.miss};
   }
 
   /// Opens a sequence and attaches the longest cached prefix of the prompt, but for its `fresh_tail`.
@@ -67,7 +68,8 @@ class SequenceCalls {
           state_.settle_match(match, prompt.stream);
           state_.attach(s, prompt.tokens.size(), match);
           auto const rows = static_cast<std::size_t>(match.rows(options().page_tokens));
-          s.tokens.assign(prompt.tokens.begin(), prompt.tokens.begin() + static_cast<std::ptrdiff_t>(rows));
+          s.tokens.assign(prompt.tokens.begin(),
+                          prompt.tokens.begin() + static_cast<std::ptrdiff_t>(rows));
         })) {
       s.table.clear();
       s.tokens.clear();
@@ -206,7 +208,10 @@ class SequenceCalls {
   Result<Done> reorder(std::span<SequenceId const> ids, std::span<Index const> parents)
   {
     if (ids.size() != parents.size()) {
-      return Error{Why::bad_config, "parents", static_cast<std::int64_t>(parents.size()), "must be one for each sequence:",
+      return Error{Why::bad_config,
+                   "parents",
+                   static_cast<std::int64_t>(parents.size()),
+                   "must be one for each sequence:",
                    static_cast<std::int64_t>(ids.size())};
     }
     for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -214,7 +219,10 @@ class SequenceCalls {
         return unusable(ids[i]);
       }
       if (parents[i] < 0 || static_cast<std::size_t>(parents[i]) >= ids.size()) {
-        return Error{Why::bad_config, "parents", parents[i], "must be 0 or more, and below the number of sequences,",
+        return Error{Why::bad_config,
+                     "parents",
+                     parents[i],
+                     "must be 0 or more, and below the number of sequences,",
                      static_cast<std::int64_t>(ids.size())};
       }
     }
@@ -282,7 +290,10 @@ class SequenceCalls {
     auto const tokens = static_cast<Index>(prompt.tokens.size());
     return tokens > prompt.fresh_tail ? tokens - prompt.fresh_tail : 0;
   }
-  [[nodiscard]] bool has_room() const noexcept { return !state_.free_slots.empty() && !state_.free_rows.empty(); }
+  [[nodiscard]] bool has_room() const noexcept
+  {
+    return !state_.free_slots.empty() && !state_.free_rows.empty();
+  }
   /// The sequence, if it has pages and no step in flight has it.
   [[nodiscard]] detail::SequenceState* idle(SequenceId id) noexcept
   {
@@ -293,7 +304,9 @@ class SequenceCalls {
   [[nodiscard]] Error unusable(SequenceId id) const noexcept
   {
     detail::SequenceState const* const s = state_.find(id);
-    return s == nullptr ? detail::stale(id) : s->suspended ? detail::is_suspended(id) : detail::in_step(id);
+    return s == nullptr   ? detail::stale(id)
+           : s->suspended ? detail::is_suspended(id)
+                          : detail::in_step(id);
   }
 
   detail::RetireMoves<Allocator, Prefix, Replacement> state_;

@@ -42,12 +42,13 @@ struct Flight {
 
 /// Pages, tokens and stage of one sequence; lives in a slot that is used again.
 struct SequenceState {
-  static constexpr std::uint32_t max_flights = 3;  // two steps in flight and one that is being built
+  static constexpr std::uint32_t max_flights =
+    3;  // two steps in flight and one that is being built
 
   std::uint32_t generation = 0;  // even: the slot is empty
   bool suspended = false;        // tokens are kept, pages and row are not
   std::uint8_t num_flights = 0;
-  Flight flights[max_flights]{}; // oldest first
+  Flight flights[max_flights]{};  // oldest first
   DomainId domain{};
   std::uint32_t domain_generation = 0;  // of the domain when it was opened or resumed
   RowId row{};
@@ -57,14 +58,17 @@ struct SequenceState {
   Index cached = 0;
   Index attach_limit = 0;  // rows beyond this are always computed
   Miss miss = Miss::none;
-  PageCount indexed = 0;  // leading pages that are in the tree, as whole pages of this sequence
-  PageCount synced = 0;   // leading table entries that the pools hold
+  PageCount indexed = 0;      // leading pages that are in the tree, as whole pages of this sequence
+  PageCount synced = 0;       // leading table entries that the pools hold
   std::vector<Token> tokens;  // committed or attached: their number is the length
   std::vector<PageId> table;
 
   [[nodiscard]] bool live() const noexcept { return generation % 2 != 0; }
   [[nodiscard]] Index length() const noexcept { return static_cast<Index>(tokens.size()); }
-  [[nodiscard]] std::span<Flight const> in_flight() const noexcept { return {flights, num_flights}; }
+  [[nodiscard]] std::span<Flight const> in_flight() const noexcept
+  {
+    return {flights, num_flights};
+  }
 };
 
 }  // namespace detail

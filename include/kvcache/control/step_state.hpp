@@ -18,31 +18,34 @@ namespace kvcache::inline v0_1::detail {
 /// [ attached: found in the tree ][ tokens: planned, written by the step ]
 struct ChunkState {
   SequenceId sequence{};
-  std::size_t first_token = 0;     // of the attached ones, in the step's tokens; a count has none there
-  Index attached = 0;              // rows
-  Index tokens = 0;                // rows planned
-  Index first_index = 0;           // of the first planned row, if earlier drafts are accepted whole
-  Index slack = 0;                 // how much earlier it may begin
-  bool named = false;              // the tokens are known
-  bool draft = false;              // may be accepted in part
-  bool unpublished = false;        // the part page left the index to be written in place
-  bool orphan = false;             // its sequence was closed, cut or suspended: the result counts for nobody
-  bool dead = false;               // an earlier step that it depends on failed
-  bool planned = false;            // it is in the plan
-  PageCount pages_before = 0;      // of the table, before the chunk
-  PageCount taken = 0;             // pages from the pool: the new ones, and a copy's target last
-  PageCount from_waiting = 0;      // of these, the last so many came from the stream's waiting pages
+  std::size_t first_token =
+    0;                       // of the attached ones, in the step's tokens; a count has none there
+  Index attached = 0;        // rows
+  Index tokens = 0;          // rows planned
+  Index first_index = 0;     // of the first planned row, if earlier drafts are accepted whole
+  Index slack = 0;           // how much earlier it may begin
+  bool named = false;        // the tokens are known
+  bool draft = false;        // may be accepted in part
+  bool unpublished = false;  // the part page left the index to be written in place
+  bool orphan = false;   // its sequence was closed, cut or suspended: the result counts for nobody
+  bool dead = false;     // an earlier step that it depends on failed
+  bool planned = false;  // it is in the plan
+  PageCount pages_before = 0;  // of the table, before the chunk
+  PageCount taken = 0;         // pages from the pool: the new ones, and a copy's target last
+  PageCount from_waiting = 0;  // of these, the last so many came from the stream's waiting pages
   PageId copy_source = zero_page;  // the shared page that is copied; the step holds it
   PageId copy_target = zero_page;
-  PageId replaced = zero_page;     // what stood in the table: the source, or a copy of it by the same step
-  PageCount copy_at = 0;           // its place in the table
+  PageId replaced =
+    zero_page;            // what stood in the table: the source, or a copy of it by the same step
+  PageCount copy_at = 0;  // its place in the table
   Index copy_rows = 0;
-  std::size_t reclaimed = 0;       // entries of the step's journal before the chunk
-  StepId bound_before{};           // of the sequence
-  std::size_t pending_at = 0;      // in the step's pending pages
-  PageCount pending = 0;           // pages that the chunk makes pending
-  std::size_t pending_index = 0;   // place of the first in the tables of those who hold it
-  std::vector<PageId> orphan_table;// of an orphan that is computed all the same, for those who attached
+  std::size_t reclaimed = 0;      // entries of the step's journal before the chunk
+  StepId bound_before{};          // of the sequence
+  std::size_t pending_at = 0;     // in the step's pending pages
+  PageCount pending = 0;          // pages that the chunk makes pending
+  std::size_t pending_index = 0;  // place of the first in the tables of those who hold it
+  std::vector<PageId>
+    orphan_table;  // of an orphan that is computed all the same, for those who attached
   RowId orphan_row{};
 
   [[nodiscard]] bool copies() const noexcept { return copy_source != zero_page; }
@@ -62,9 +65,11 @@ struct StepState {
   bool doomed = false;  // it fails as soon as the steps before it have retired
   std::vector<ChunkState> chunks;
   std::size_t planned_tokens = 0;
-  std::vector<Token> tokens;    // of all named chunks, in the order of `add`
-  std::vector<PageId> pending;  // pages in the index that only this stream may use yet; the step holds them
-  std::vector<PageId> orphans;  // pages let go by sequences of the step while it was open; the step holds them
+  std::vector<Token> tokens;  // of all named chunks, in the order of `add`
+  std::vector<PageId>
+    pending;  // pages in the index that only this stream may use yet; the step holds them
+  std::vector<PageId>
+    orphans;  // pages let go by sequences of the step while it was open; the step holds them
   std::size_t orphan_room = 0;  // how many pages may become orphans
   std::vector<RowId> rows;      // table rows that kernels may still read
   Reclaimed reclaimed;

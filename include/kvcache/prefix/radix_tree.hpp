@@ -377,7 +377,8 @@ class RadixTree {
                                          PageId before,
                                          Token const* page) const noexcept
   {
-    bool const known = domain.value < domains_.size();  // a probe may name a domain that nobody opened
+    bool const known =
+      domain.value < domains_.size();  // a probe may name a domain that nobody opened
     std::uint64_t const root = known ? domains_.digest(domain) : 0;
     std::uint64_t const from = before == zero_page ? root : std::uint64_t{before.value};
     return hash_words(from, page, page_tokens_);
