@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <kvcache/control/control_state.hpp>
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/step_state.hpp>
+#include <kvcache/control/table_moves.hpp>
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/ids.hpp>
 
@@ -26,8 +26,8 @@ namespace kvcache::inline v0_1::detail {
 
 /// See the file comment.
 template <class Allocator, class Prefix, class Replacement>
-struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
-  using Base = ControlState<Allocator, Prefix, Replacement>;
+struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
+  using Base = TableMoves<Allocator, Prefix, Replacement>;
   using Base::Base;
   using Base::book;
   using Base::options;
@@ -120,6 +120,10 @@ struct AddMoves : ControlState<Allocator, Prefix, Replacement> {
     std::size_t const end = static_cast<std::size_t>(c.end()) / p;
     if (!exact(s, c) || c.tokens < 2 || c.tokens < options.page_tokens || first >= end) {
       return;
+    }
+    if (static_cast<std::size_t>(c.first_index) > first * p &&
+        book.allocator().count(s.table[first]) != 1) {
+      return;  // a step copies from the part page, and gives it back if it fails
     }
     PageId const parent = first == 0 ? zero_page : s.table[first - 1];
     if (parent != zero_page && !book.tree().contains(parent)) {
