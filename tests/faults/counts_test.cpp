@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults of sections 4 and 5: counts, leaks, sharing and copy-on-write.
 
-#include "faults/naive_cache.hpp"
-#include "faults/subject.hpp"
-#include "support/catch.hpp"
-
 #include <cstdint>
 #include <vector>
+
+#include "faults/verify.hpp"
+#include "support/catch.hpp"
 
 using namespace kvcache_test;
 
@@ -172,7 +171,8 @@ TEST_CASE("B-050 the next slot is not the last slot plus one", "[faults][sharing
     [](auto& cache) {
       int const s = cache.open(range(1, 14));
       int const t = cache.open(range(21, 29));
-      for (kvcache::Token k = 0; k < 2; ++k) {  // turn by turn, so that neither has consecutive pages
+      for (kvcache::Token k = 0; k < 2;
+           ++k) {  // turn by turn, so that neither has consecutive pages
         cache.append(s, range(4 * k + 1, 4 * k + 4));
         cache.append(t, range(4 * k + 21, 4 * k + 24));
       }

@@ -4,9 +4,6 @@
 
 #include <kvcache/kvcache.hpp>
 
-#include "faults/subject.hpp"
-#include "support/catch.hpp"
-
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +11,9 @@
 #include <limits>
 #include <span>
 #include <vector>
+
+#include "faults/subject.hpp"
+#include "support/catch.hpp"
 
 using namespace kvcache_test;
 using kvcache::Index;
@@ -96,9 +96,9 @@ bool reads_only_its_own(std::uint16_t poison)
 TEST_CASE("B-086 the bytes of a page's former owner are never read", "[faults][numbers]")
 {
   // Nothing clears a page between two users of one class: what bars the old bytes is that no tile covers them.
-  for (std::uint16_t const poison : {std::uint16_t{0},        // as the other tenant left it
-                                     std::uint16_t{0x7e00},   // NaN
-                                     std::uint16_t{0x7c00},   // infinity
+  for (std::uint16_t const poison : {std::uint16_t{0},       // as the other tenant left it
+                                     std::uint16_t{0x7e00},  // NaN
+                                     std::uint16_t{0x7c00},  // infinity
                                      std::uint16_t{0xffff}}) {
     CHECK(reads_only_its_own<OwnTiles>(poison));
     CHECK_FALSE(reads_only_its_own<WholePages>(poison));
@@ -110,16 +110,15 @@ TEST_CASE("B-086 the bytes of a page's former owner are never read", "[faults][n
 namespace {
 
 /// The offset of an element as the library computes it, from addresses that are never read.
-std::uint64_t own_offset(std::uint32_t page, std::int32_t head, Index row, std::int32_t d, bool value)
+std::uint64_t own_offset(
+  std::uint32_t page, std::int32_t head, Index row, std::int32_t d, bool value)
 {
   using Large = kvcache::PagedHeads<kvcache::half, 128, 16>;
   std::uint32_t const layer_offset = 0;
   auto const id = static_cast<std::int32_t>(page);
   auto* const base = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 40);
-  kvcache::Footprint const footprint = Large::footprint({.layers = 1,
-                                                         .kv_heads = 32,
-                                                         .head_dim = 128,
-                                                         .page_tokens = 16});
+  kvcache::Footprint const footprint =
+    Large::footprint({.layers = 1, .kv_heads = 32, .head_dim = 128, .page_tokens = 16});
   kvcache::BatchView<Large> const view{.segment = {.base = base,
                                                    .table = &id,
                                                    .layer_offset = &layer_offset,
@@ -185,7 +184,8 @@ TEST_CASE("B-095 a 32-bit offset", "[faults][geometry]")
   // 64,000 pages x 32 heads x 16 rows x 128: the last element of K and V, and half of it for K alone.
   CHECK(own_offset(63'999, 31, 15, 127, true) == 2 * 4'194'304'000ULL - 1);
   // Units, pages x layers x heads, are what must fit 32 bits; a pool for which they do not is refused.
-  kvcache::Footprint const footprint{.tile_bytes = 128, .tiles_per_page = 1U << 16, .row_bytes = 32};
+  kvcache::Footprint const footprint{
+    .tile_bytes = 128, .tiles_per_page = 1U << 16, .row_bytes = 32};
   CHECK(footprint.validate(65'534).why == kvcache::Why::ok);
   CHECK(footprint.validate(65'536).why == kvcache::Why::bad_config);
 }
@@ -250,7 +250,12 @@ bool stores_only_in_pages(Append const& append)
     append(s.view(), k);
     right = right && s.pool == fresh.pool;
   }
-  for (std::int32_t const entry : {-1, 0, 3, 4, 17, std::numeric_limits<std::int32_t>::max(),
+  for (std::int32_t const entry : {-1,
+                                   0,
+                                   3,
+                                   4,
+                                   17,
+                                   std::numeric_limits<std::int32_t>::max(),
                                    std::numeric_limits<std::int32_t>::min()}) {
     Storing s;
     s.table[1] = entry;

@@ -3,10 +3,6 @@
 
 #include <kvcache/kvcache.hpp>
 
-#include "faults/naive_cache.hpp"
-#include "faults/subject.hpp"
-#include "support/catch.hpp"
-
 #include <unistd.h>
 
 #include <cstdint>
@@ -16,6 +12,9 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "faults/verify.hpp"
+#include "support/catch.hpp"
 
 using namespace kvcache_test;
 
@@ -104,7 +103,8 @@ bool kinds_are_apart()
   Adapters const ab{{.name = "ab"}};
   Adapters const a{{.name = "a"}};
   auto const make = &Domains::make;
-  return shared(make(x, nullptr), make({}, "X")) == 0 && shared(make(ab, "c"), make(a, "bc")) == 0 &&
+  return shared(make(x, nullptr), make({}, "X")) == 0 &&
+         shared(make(ab, "c"), make(a, "bc")) == 0 &&
          shared(make(x, nullptr), make(x, nullptr)) == 8 &&
          shared(make(ab, "c"), make(ab, "c")) == 8;
 }
@@ -221,7 +221,7 @@ std::uint64_t rank_digest()
   return cache.cache().digest();
 }
 
-/// Runs this program's hidden test in a process with another environment and returns the number that it prints.
+/// Runs this program in a process with another environment and returns the number that one of its tests prints.
 std::uint64_t in_another_process(char const* which)
 {
   std::string const command = std::string("KVCACHE_OTHER=") + std::string(4000, 'x') +
@@ -240,13 +240,13 @@ std::uint64_t in_another_process(char const* which)
 
 }  // namespace
 
-TEST_CASE("rank digest", "[.][rank_digest]")
+TEST_CASE("rank digest", "[faults][rank_digest]")
 {
   std::printf("rank digest %llu\n", static_cast<unsigned long long>(rank_digest()));
   std::fflush(stdout);
   CHECK(rank_digest() != 0);
 }
-TEST_CASE("rank digest with a seed of the process", "[.][rank_digest_seeded]")
+TEST_CASE("rank digest with a seed of the process", "[faults][rank_digest_seeded]")
 {
   auto const seed = static_cast<std::uint64_t>(::getpid());
   std::printf("rank digest %llu\n",

@@ -3,16 +3,15 @@
 
 #include <kvcache/kvcache.hpp>
 
-#include "faults/naive_cache.hpp"
-#include "faults/subject.hpp"
-#include "support/catch.hpp"
-#include "support/random.hpp"
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "faults/verify.hpp"
+#include "support/catch.hpp"
+#include "support/random.hpp"
 
 using namespace kvcache_test;
 
@@ -99,9 +98,9 @@ TEST_CASE("B-133 the result of a step that was rolled back", "[faults][limits]")
       cache.append(s, range(1, 4));
       cache.reserve(s, range(5, 7));
       cache.run();
-      cache.close(s);                        // preempted while the step runs
+      cache.close(s);                         // preempted while the step runs
       int const t = cache.open(range(1, 9));  // has its slot, perhaps
-      cache.commit();                        // late: it is for nobody
+      cache.commit();                         // late: it is for nobody
       bool const right = cache.length(s) == 0 && cache.length(t) == 4 && cache.reads(t);
       cache.close(t);
       return right && cache.free() == 7 && cache.cached() == 1 && cache.check();

@@ -6,45 +6,23 @@
 /// It does what `RealCache` of `subject.hpp` does, with plain vectors: pages hold one stamp a row, the tree is a mark
 /// on a page and its whole text. With `Bug::none` every scenario holds; with its own fault each must fail.
 
-#include "faults/subject.hpp"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
-namespace kvcache_test {
+#include "faults/bug.hpp"
+#include "faults/naive_page.hpp"
+#include "faults/subject.hpp"
 
-enum class Bug : std::uint8_t {
-  none,
-  trusts_a_weak_key,        // B-001
-  ignores_the_domain,       // B-003, B-005, B-010
-  keeps_forgotten,          // B-014
-  ignores_fresh_tail,       // B-016
-  takes_a_page_too_many,    // B-019
-  publishes_short_keys,     // B-021
-  misfiles_a_child,         // B-023
-  counts_shared_twice,      // B-025
-  keeps_a_lock,             // B-026
-  evicts_the_front,         // B-028
-  publishes_at_reserve,     // B-031
-  publishes_part_pages,     // B-033
-  frees_twice,              // B-036
-  fork_forgets_the_parent,  // B-041
-  leaks_when_refused,       // B-043
-  loses_duplicates,         // B-046
-  shares_the_tail,          // B-047
-  counts_slots_on,          // B-050
-  keeps_rejected_pages,     // B-116
-  admits_anything,          // B-128
-  asks_for_a_page_too_many, // B-132
-  commits_what_was_closed    // B-133
-};
+namespace kvcache_test {
 
 class NaiveCache {
  public:
-  explicit NaiveCache(std::uint32_t pages = 8, Bug bug = Bug::none) : bug_(bug), pages_(pages + 1) {}
+  explicit NaiveCache(std::uint32_t pages = 8, Bug bug = Bug::none) : bug_(bug), pages_(pages + 1)
+  {
+  }
 
   int open(Text const& text, int tenant = 0, kvcache::Index fresh_tail = 1)
   {
@@ -52,7 +30,11 @@ class NaiveCache {
       return -1;
     }
     auto const n = static_cast<std::size_t>(usable(text, tenant, fresh_tail));
-    Sequence s{true, tenant, epoch(tenant), Text(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n)), {}};
+    Sequence s{true,
+               tenant,
+               epoch(tenant),
+               Text(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n)),
+               {}};
     for (std::size_t i = 0; i < pages_of(n); ++i) {
       s.table.push_back(find(text, std::min(n, 4 * (i + 1)), 4 * i, tenant));
       hold(s.table.back());
@@ -116,8 +98,9 @@ class NaiveCache {
     bool const copies = q.tokens.size() % 4 != 0 && bug_ != Bug::shares_the_tail &&
                         (pages_[q.table[part]].holders > 1 || pages_[q.table[part]].cached);
     std::size_t const extra = bug_ == Bug::takes_a_page_too_many ? 1 : 0;
-    std::size_t const asked = bug_ == Bug::asks_for_a_page_too_many ? (text.size() + 3) / 4
-                                                                    : pages_of(end) - q.table.size();
+    std::size_t const asked = bug_ == Bug::asks_for_a_page_too_many
+                                ? (text.size() + 3) / 4
+                                : pages_of(end) - q.table.size();
     std::size_t const needed = pages_of(end) + extra - q.table.size();
     std::size_t taken = 0;
     if (asked + (copies ? 1 : 0) > free() + idle()) {
@@ -155,7 +138,8 @@ class NaiveCache {
       if (!q.live) {
         continue;
       }
-      auto const stamps = stamps_of(static_cast<std::uint64_t>(q.tenant), 0, joined(q.tokens, text));
+      auto const stamps =
+        stamps_of(static_cast<std::uint64_t>(q.tenant), 0, joined(q.tokens, text));
       for (std::size_t i = q.tokens.size(); i < stamps.size(); ++i) {
         std::size_t page = q.table[i / 4];
         if (bug_ == Bug::counts_slots_on && i > 0 && i % 4 == 0) {
@@ -172,10 +156,12 @@ class NaiveCache {
       Sequence& q = at(s);
       std::size_t const n = accepted < 0 ? text.size() : static_cast<std::size_t>(accepted);
       if (q.live || bug_ == Bug::commits_what_was_closed) {
-        q.tokens.insert(q.tokens.end(), text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n));
+        q.tokens.insert(
+          q.tokens.end(), text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n));
         publish(q, q.tokens);
       }
-      if (bug_ != Bug::keeps_rejected_pages && bug_ != Bug::takes_a_page_too_many && bug_ != Bug::commits_what_was_closed) {
+      if (bug_ != Bug::keeps_rejected_pages && bug_ != Bug::takes_a_page_too_many &&
+          bug_ != Bug::commits_what_was_closed) {
         trim(q);
       }
     }
@@ -248,21 +234,8 @@ class NaiveCache {
   }
 
  private:
-  struct Page {
-    int holders = 0;
-    bool cached = false;
-    int tenant = 0;
-    Text text;  // up to its end, where it is cached
-    std::uint64_t used = 0;
-    std::vector<Stamp> rows = std::vector<Stamp>(4, 0);
-  };
-  struct Sequence {
-    bool live;
-    int tenant;
-    std::size_t epoch;
-    Text tokens;
-    std::vector<std::uint32_t> table;
-  };
+  using Page = NaivePage;
+  using Sequence = NaiveSequence;
 
   static std::size_t pages_of(std::size_t rows) { return (rows + 3) / 4; }
   [[nodiscard]] Sequence& at(int s) { return sequences_[static_cast<std::size_t>(s)]; }
@@ -285,11 +258,8 @@ class NaiveCache {
   }
   [[nodiscard]] int children(Page const& parent) const
   {
-    return static_cast<int>(std::count_if(pages_.begin(), pages_.end(), [&](Page const& page) {
-      return page.cached && page.tenant == parent.tenant &&
-             page.text.size() == parent.text.size() + 4 &&
-             std::equal(parent.text.begin(), parent.text.end(), page.text.begin());
-    }));
+    return static_cast<int>(std::count_if(
+      pages_.begin(), pages_.end(), [&](Page const& page) { return page.continues(parent); }));
   }
 
   /// The cached page whose text has `text[0 .. rows)`, all of it after row `from` on this page; 0: none.
@@ -364,12 +334,13 @@ class NaiveCache {
         best = i;
         break;
       }
-      bool const may_go = pages_[i].holders == 0 && (bug_ == Bug::evicts_the_front
-                                                       ? pages_[i].text.size() == 4 || children(pages_[i]) == 0
-                                                       : children(pages_[i]) == 0);
-      bool const sooner =
-        best == 0 || (bug_ == Bug::evicts_the_front ? pages_[i].text.size() < pages_[best].text.size()
-                                                    : pages_[i].used < pages_[best].used);
+      bool const may_go =
+        pages_[i].holders == 0 &&
+        (bug_ == Bug::evicts_the_front ? pages_[i].text.size() == 4 || children(pages_[i]) == 0
+                                       : children(pages_[i]) == 0);
+      bool const sooner = best == 0 || (bug_ == Bug::evicts_the_front
+                                          ? pages_[i].text.size() < pages_[best].text.size()
+                                          : pages_[i].used < pages_[best].used);
       best = may_go && sooner ? i : best;
     }
     pages_[best].cached = false;
@@ -383,9 +354,9 @@ class NaiveCache {
     if (s.epoch != epoch(s.tenant)) {
       return;
     }
-    std::size_t const whole =
-      bug_ == Bug::publishes_part_pages || bug_ == Bug::publishes_short_keys ? pages_of(text.size())
-                                                                             : text.size() / 4;
+    std::size_t const whole = bug_ == Bug::publishes_part_pages || bug_ == Bug::publishes_short_keys
+                                ? pages_of(text.size())
+                                : text.size() / 4;
     for (std::size_t i = 0; i < whole; ++i) {
       std::size_t const end = std::min(4 * (i + 1), text.size());
       std::uint32_t const there = find(text, end, 4 * i, s.tenant);
@@ -426,18 +397,5 @@ class NaiveCache {
   std::uint32_t doubled_ = 0;
   int locked_ = 0;
 };
-
-/// The scenario holds for the real cache and the naive one, and not with the fault.
-template <class Scenario>
-void verify(Scenario const& scenario, Bug bug, std::uint32_t pages = 8)
-{
-  RealCache real(pages);
-  CHECK(scenario(real));
-  CHECK(real.check());
-  NaiveCache naive(pages);
-  CHECK(scenario(naive));
-  NaiveCache twin(pages, bug);
-  CHECK_FALSE(scenario(twin));
-}
 
 }  // namespace kvcache_test

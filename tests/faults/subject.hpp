@@ -9,9 +9,6 @@
 
 #include <kvcache/kvcache.hpp>
 
-#include "support/catch.hpp"
-#include "support/stamp.hpp"
-
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -20,6 +17,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "support/stamp.hpp"
 
 namespace kvcache_test {
 
@@ -49,8 +48,7 @@ class RealCache {
   int open(Text const& text, int tenant = 0, kvcache::Index fresh_tail = 1)
   {
     kvcache::Domain const domain = domain_of(tenant);
-    auto opened =
-      cache_.open({.tokens = text, .domain = &domain, .fresh_tail = fresh_tail});
+    auto opened = cache_.open({.tokens = text, .domain = &domain, .fresh_tail = fresh_tail});
     if (!opened) {
       return -1;
     }
@@ -228,7 +226,8 @@ class RealCache {
     kvcache::Options<kvcache::Policies<>> options;
     options.pages = pages;
     memory_.resize((pages + 1) * 4U * 128U + 128U, std::byte{0xff});  // 0xffff is a NaN
-    std::byte* const data = memory_.data() + (128U - reinterpret_cast<std::uintptr_t>(memory_.data()) % 128U);
+    std::byte* const data =
+      memory_.data() + (128U - reinterpret_cast<std::uintptr_t>(memory_.data()) % 128U);
     options.storage = {.data = data, .bytes = (pages + 1) * 4U * 128U};
     rows_ = {.base = data, .layers = 2, .heads = 2, .dim = 8, .page_tokens = 4};
     auto made = Cache::create({.layers = 2, .kv_heads = 2}, options);

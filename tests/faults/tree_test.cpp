@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults of sections 2 and 3, from the outside: the tree, and publishing. See tests/prefix/faults_test.cpp too.
 
-#include "faults/naive_cache.hpp"
-#include "faults/subject.hpp"
-#include "support/catch.hpp"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
+
+#include "faults/verify.hpp"
+#include "support/catch.hpp"
 
 using namespace kvcache_test;
 
@@ -77,12 +76,8 @@ TEST_CASE("B-019 a length divisible by the page size", "[faults][tree]")
   verify(
     [](auto& cache) {
       bool right = true;
-      for (auto const& [length, pages] : {std::pair<int, std::size_t>{0, 0},
-                                          {1, 1},
-                                          {4, 1},
-                                          {5, 2},
-                                          {8, 2},
-                                          {9, 3}}) {
+      for (auto const& [length, pages] :
+           {std::pair<int, std::size_t>{0, 0}, {1, 1}, {4, 1}, {5, 2}, {8, 2}, {9, 3}}) {
         int const s = cache.open({});
         right = right && (length == 0 || cache.append(s, range(1, length)));
         right = right && cache.table(s).size() == pages && cache.reads(s);
@@ -135,10 +130,8 @@ TEST_CASE("B-023 a child filed under the wrong key after a split", "[faults][tre
 {
   verify(
     [](auto& first) {
-      std::vector<Text> texts{range(1, 8),
-                              {1, 2, 3, 4, 9, 10, 11, 12},
-                              {1, 2, 9, 9, 9, 9, 9, 9},
-                              range(1, 16)};
+      std::vector<Text> texts{
+        range(1, 8), {1, 2, 3, 4, 9, 10, 11, 12}, {1, 2, 9, 9, 9, 9, 9, 9}, range(1, 16)};
       std::sort(texts.begin(), texts.end());
       bool right = true;
       auto& cache = first;

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each call of a random script is first run with no memory at its first allocation, then at its second, and so on
-// until it goes through. A call that says `no_memory` changed nothing (I9), and nothing that cannot fail allocates.
+// until it goes through. A call that says `no_memory` changed nothing (I9, B-043), and nothing that cannot fail allocates.
 
 #include <kvcache/alloc/page_allocator.hpp>
 #include <kvcache/control/control.hpp>
 #include <kvcache/prefix/radix_tree.hpp>
 #include <kvcache/replace/lru.hpp>
-
-#include "support/catch.hpp"
-#include "support/random.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +15,9 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "support/catch.hpp"
+#include "support/random.hpp"
 
 namespace {
 
@@ -105,8 +105,14 @@ Plane plane_of(std::uint64_t seed)
   return std::move(*made);
 }
 
-kvcache::Why why_of(kvcache::Error const& error) { return error.why; }
-kvcache::Why why_of(kvcache::Shortage const& shortage) { return shortage.why; }
+kvcache::Why why_of(kvcache::Error const& error)
+{
+  return error.why;
+}
+kvcache::Why why_of(kvcache::Shortage const& shortage)
+{
+  return shortage.why;
+}
 
 /// Runs `call` until memory suffices. What it then answers is the caller's to look at.
 template <class Call>

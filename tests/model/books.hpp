@@ -11,8 +11,6 @@
 #include <kvcache/prefix/radix_tree.hpp>
 #include <kvcache/replace/lru.hpp>
 
-#include "model/naive.hpp"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +18,8 @@
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "model/naive.hpp"
 
 namespace kvcache_test {
 
@@ -77,8 +77,8 @@ class Books {
   /// Counts the holders of every page anew (I1, I2, I5) and brings the naive tree up to date: a page that has one
   /// holder more than sequences and copies explain is in the tree. What may come and go, the call says.
   struct Expected {
-    bool leave = false;   // pages may leave the tree
-    bool come = false;    // pages of `live` sequences may enter it
+    bool leave = false;    // pages may leave the tree
+    bool come = false;     // pages of `live` sequences may enter it
     bool return_ = false;  // pages lost during the open step may come back
   };
   struct Moved {
@@ -160,8 +160,8 @@ class Books {
       return p;
     }
     auto const table = twin.table(s.id);
-    auto const offset =
-      static_cast<kvcache::Index>(s.tokens.size()) % static_cast<kvcache::Index>(setting.page_tokens);
+    auto const offset = static_cast<kvcache::Index>(s.tokens.size()) %
+                        static_cast<kvcache::Index>(setting.page_tokens);
     p.need = pages_of(s.tokens.size() + tokens) - static_cast<kvcache::PageCount>(table.size());
     if (offset != 0) {
       std::uint32_t const part = table.back().value;
@@ -264,9 +264,10 @@ class Books {
       require_equal(table.size(), pages_of(rows), "I5: pages of a sequence");
       for (std::size_t i = 0; i < table.size(); ++i) {
         require(table[i].value >= 1 && table[i].value <= setting.pages, "I5: not a page");
-        require(std::find(table.begin(), table.begin() + static_cast<std::ptrdiff_t>(i), table[i]) ==
-                  table.begin() + static_cast<std::ptrdiff_t>(i),
-                "I5: a table names one page twice");
+        require(
+          std::find(table.begin(), table.begin() + static_cast<std::ptrdiff_t>(i), table[i]) ==
+            table.begin() + static_cast<std::ptrdiff_t>(i),
+          "I5: a table names one page twice");
         tables[table[i].value] += 1;
       }
     }
@@ -327,7 +328,9 @@ class Books {
   }
 
   /// The pages that left were nobody's, as many as had to go, and the least recently used leaves.
-  void check_evictions(Prediction const& want, kvcache::Stats const& before, Moved const& moved) const
+  void check_evictions(Prediction const& want,
+                       kvcache::Stats const& before,
+                       Moved const& moved) const
   {
     kvcache::PageCount const missing = want.need > before.free ? want.need - before.free : 0;
     require_equal(twin.stats().evicted_pages - before.evicted_pages, missing, "pages evicted");

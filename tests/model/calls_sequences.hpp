@@ -5,8 +5,6 @@
 
 #include <kvcache/kvcache.hpp>
 
-#include "model/world.hpp"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +12,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "model/world.hpp"
 
 namespace kvcache_test {
 
@@ -85,8 +85,8 @@ kvcache::Hit check_probe(World<T>& w, Request const& r)
     return hit;
   }
   kvcache::Index const limit = std::max(size - r.fresh_tail, 0);
-  kvcache::Index const want = w.books.tree.longest(
-    r.domain, std::span(r.tokens).first(static_cast<std::size_t>(limit)));
+  kvcache::Index const want =
+    w.books.tree.longest(r.domain, std::span(r.tokens).first(static_cast<std::size_t>(limit)));
   kvcache::Index const p = w.setting.page_tokens;
   require_equal(hit.rows, want, "rows of a hit");
   require_equal(hit.shared_rows, want / p * p, "shared rows of a hit");
@@ -124,10 +124,10 @@ bool open(World<T>& w, Operation const& o)
   auto opened = w.cache.open(prompt_of(w, r));
   auto const twin = w.books.twin.open(prompt_of(w, r));
   require(opened.has_value() == twin.has_value(), "two instances: open");
-  kvcache::Why const want =
-    static_cast<kvcache::Index>(r.tokens.size()) > w.setting.longest() ? kvcache::Why::too_large
-    : w.books.live.size() == w.setting.max_sequences                   ? kvcache::Why::no_rows
-                                                                       : kvcache::Why::ok;
+  kvcache::Why const want = static_cast<kvcache::Index>(r.tokens.size()) > w.setting.longest()
+                              ? kvcache::Why::too_large
+                            : w.books.live.size() == w.setting.max_sequences ? kvcache::Why::no_rows
+                                                                             : kvcache::Why::ok;
   require_equal(opened ? kvcache::Why::ok : opened.error().why, want, "open");
   if (!opened) {
     return false;

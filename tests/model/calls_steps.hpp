@@ -5,10 +5,6 @@
 
 #include <kvcache/kvcache.hpp>
 
-#include "model/calls_sequences.hpp"
-#include "model/engine.hpp"
-#include "model/world.hpp"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +13,10 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "model/calls_sequences.hpp"
+#include "model/engine.hpp"
+#include "model/world.hpp"
 
 namespace kvcache_test {
 
@@ -73,8 +73,7 @@ bool add(World<T>& w, Operation const& o)
   std::vector<kvcache::Token> const tokens = next_tokens(s, w.setting, o.b, o.c);
   auto const added = w.step->add(w.handles[i], {tokens});
   kvcache::Shortage const twin = w.books.add(s, tokens);
-  require_equal(
-    added ? kvcache::Why::ok : added.error().why, twin.why, "two instances: add");
+  require_equal(added ? kvcache::Why::ok : added.error().why, twin.why, "two instances: add");
   w.say("sequence " + std::to_string(s.id.slot) + " at " + std::to_string(s.tokens.size()) + ": " +
         listed(tokens) + ": " + kvcache::name(twin.why));
   w.tally.shortages += twin.why == kvcache::Why::no_pages ? 1U : 0U;
@@ -185,10 +184,10 @@ bool commit(World<T>& w, Operation const& o)
       continue;
     }
     NaiveSequence& s = *w.books.find(chunk.sequence);
-    bool const as_asked = n <= s.rest.size() && std::equal(chunk.tokens.begin(),
-                                                           chunk.tokens.begin() +
-                                                             static_cast<std::ptrdiff_t>(n),
-                                                           s.rest.begin());
+    bool const as_asked =
+      n <= s.rest.size() && std::equal(chunk.tokens.begin(),
+                                       chunk.tokens.begin() + static_cast<std::ptrdiff_t>(n),
+                                       s.rest.begin());
     s.rest.erase(s.rest.begin(),
                  as_asked ? s.rest.begin() + static_cast<std::ptrdiff_t>(n) : s.rest.end());
     for (std::size_t i = 0; i < n; ++i) {
@@ -227,7 +226,8 @@ void leave_garbage(World<T>& w)
     }
   }
   for (kvcache::PageCopy const& copy : w.step->plan().copies) {
-    std::memset(w.arena.data() + w.rows.page_bytes() * copy.target.value, 0xee, w.rows.page_bytes());
+    std::memset(
+      w.arena.data() + w.rows.page_bytes() * copy.target.value, 0xee, w.rows.page_bytes());
   }
 }
 

@@ -7,14 +7,14 @@
 #include <kvcache/core/ids.hpp>
 #include <kvcache/view/batch_view.hpp>
 
-#include "model/books.hpp"
-#include "support/stamp.hpp"
-
 #include <cstddef>
 #include <cstdint>
 #include <set>
 #include <utility>
 #include <vector>
+
+#include "model/books.hpp"
+#include "support/stamp.hpp"
 
 namespace kvcache_test {
 
@@ -94,8 +94,10 @@ void play(Books const& books, kvcache::BatchView<Layout> const& view)
         kvcache::Index const last = chunk.first_token + chunk.tokens - 1;
         kvcache::Index const wrong = first_wrong_row(
           view, layer, head, last, chunks[c]->stamps, chunk.first_index + chunk.tokens);
-        require(
-          wrong == all_rows_right, "STAMP: a step does not read what it stored", wrong, all_rows_right);
+        require(wrong == all_rows_right,
+                "STAMP: a step does not read what it stored",
+                wrong,
+                all_rows_right);
       }
     }
   }

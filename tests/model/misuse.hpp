@@ -5,14 +5,14 @@
 
 #include <kvcache/kvcache.hpp>
 
-#include "model/calls_steps.hpp"
-#include "model/world.hpp"
-
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "model/calls_steps.hpp"
+#include "model/world.hpp"
 
 namespace kvcache_test {
 
@@ -73,11 +73,10 @@ bool misuse(World<T>& w, Operation const& o)
       refuse_open(w, {.tokens = tokens, .domain = &domain}, kvcache::Why::bad_token);
       break;
     case 1:
-      refuse_open(w,
-                  {.tokens = tokens,
-                   .domain = &domain,
-                   .fresh_tail = -static_cast<kvcache::Index>(o.d % 3)},
-                  kvcache::Why::bad_config);
+      refuse_open(
+        w,
+        {.tokens = tokens, .domain = &domain, .fresh_tail = -static_cast<kvcache::Index>(o.d % 3)},
+        kvcache::Why::bad_config);
       break;
     case 2:
       tokens.resize(longest + 1 + o.d, 0);
@@ -103,7 +102,8 @@ bool misuse(World<T>& w, Operation const& o)
       }
       break;
     case 6:
-      if (open && free && w.books.predict(w.books.live[i], tokens.size()).why != kvcache::Why::too_large) {
+      if (open && free &&
+          w.books.predict(w.books.live[i], tokens.size()).why != kvcache::Why::too_large) {
         tokens[o.d % tokens.size()] = o.d % 2 == 0 ? vocabulary : -7;
         refuse_add(w, i, {tokens}, kvcache::Why::bad_token);
       }

@@ -2,10 +2,6 @@
 // Random calls on a real cache against the naive model. KVCACHE_MODEL_OPS sets how many operations (default
 // 2,000,000), KVCACHE_MODEL_SEED replays one seed, KVCACHE_MODEL_SCRIPT the listing in a file (with the seed's setting).
 
-#include "model/operation.hpp"
-#include "model/script.hpp"
-#include "support/catch.hpp"
-
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +14,10 @@
 #include <new>
 #include <optional>
 #include <string>
+
+#include "model/operation.hpp"
+#include "model/script.hpp"
+#include "support/catch.hpp"
 
 using namespace kvcache_test;
 
@@ -43,8 +43,8 @@ struct Shared {
 /// Runs seeds in a child. Returns the first that breaks, if one does.
 std::optional<std::uint64_t> run_seeds(std::uint64_t from, std::uint64_t to, Tally& tally)
 {
-  auto* const shared = static_cast<Shared*>(::mmap(
-    nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto* const shared = static_cast<Shared*>(
+    ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   REQUIRE(shared != MAP_FAILED);
   ::new (static_cast<void*>(shared)) Shared{};
   ::fflush(nullptr);
@@ -79,8 +79,8 @@ std::string report(std::uint64_t seed, Script const& script)
          std::to_string(s.pages) + " pages of " + std::to_string(s.page_tokens) + " tokens, " +
          std::to_string(s.max_sequences) + " sequences of at most " + std::to_string(s.longest()) +
          " tokens, " + std::to_string(s.max_step_tokens) + " tokens a step\nshrunk from " +
-         std::to_string(script.size()) + " to " + std::to_string(small.size()) +
-         " operations:\n" + listing_of(s, small);
+         std::to_string(script.size()) + " to " + std::to_string(small.size()) + " operations:\n" +
+         listing_of(s, small);
 }
 
 }  // namespace
@@ -102,24 +102,27 @@ TEST_CASE("KVCache: random calls agree with the naive model", "[model][kv_cache]
   std::uint64_t const seeds = (wanted + script_length - 1) / script_length;
   Tally tally;
   std::optional<std::uint64_t> const failed = run_seeds(first_seed, first_seed + seeds, tally);
-  std::printf("model: seeds %llu to %llu, %llu operations: %llu opens, %llu rows hit (%llu hits end inside a page), "
-              "%llu rows planned, %llu commits, %llu copies, %llu pages evicted, %llu merged, %llu shortages, %llu drops, "
-              "%llu fails, %llu sequences closed in a step\n",
-              static_cast<unsigned long long>(first_seed),
-              static_cast<unsigned long long>(first_seed + seeds - 1),
-              static_cast<unsigned long long>(tally.operations),
-              static_cast<unsigned long long>(tally.opens),
-              static_cast<unsigned long long>(tally.hit_rows),
-              static_cast<unsigned long long>(tally.part_hits),
-              static_cast<unsigned long long>(tally.planned_rows),
-              static_cast<unsigned long long>(tally.commits),
-              static_cast<unsigned long long>(tally.copies),
-              static_cast<unsigned long long>(tally.evicted),
-              static_cast<unsigned long long>(tally.merged),
-              static_cast<unsigned long long>(tally.shortages),
-              static_cast<unsigned long long>(tally.drops),
-              static_cast<unsigned long long>(tally.fails),
-              static_cast<unsigned long long>(tally.orphans));
+  std::printf(
+    "model: seeds %llu to %llu, %llu operations: %llu opens, %llu rows hit (%llu hits end inside a "
+    "page), "
+    "%llu rows planned, %llu commits, %llu copies, %llu pages evicted, %llu merged, %llu "
+    "shortages, %llu drops, "
+    "%llu fails, %llu sequences closed in a step\n",
+    static_cast<unsigned long long>(first_seed),
+    static_cast<unsigned long long>(first_seed + seeds - 1),
+    static_cast<unsigned long long>(tally.operations),
+    static_cast<unsigned long long>(tally.opens),
+    static_cast<unsigned long long>(tally.hit_rows),
+    static_cast<unsigned long long>(tally.part_hits),
+    static_cast<unsigned long long>(tally.planned_rows),
+    static_cast<unsigned long long>(tally.commits),
+    static_cast<unsigned long long>(tally.copies),
+    static_cast<unsigned long long>(tally.evicted),
+    static_cast<unsigned long long>(tally.merged),
+    static_cast<unsigned long long>(tally.shortages),
+    static_cast<unsigned long long>(tally.drops),
+    static_cast<unsigned long long>(tally.fails),
+    static_cast<unsigned long long>(tally.orphans));
   INFO((failed ? report(*failed, script_of(*failed, script_length)) : std::string()));
   REQUIRE_FALSE(failed.has_value());
   CHECK(tally.operations >= wanted);

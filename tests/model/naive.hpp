@@ -5,9 +5,6 @@
 
 #include <kvcache/core/ids.hpp>
 
-#include "model/operation.hpp"
-#include "support/stamp.hpp"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +13,9 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "model/operation.hpp"
+#include "support/stamp.hpp"
 
 namespace kvcache_test {
 
@@ -115,10 +115,7 @@ class NaiveTree {
   }
 
   [[nodiscard]] std::optional<CachedPage>& at(std::size_t page) { return pages_[page]; }
-  [[nodiscard]] std::optional<CachedPage> const& at(std::size_t page) const
-  {
-    return pages_[page];
-  }
+  [[nodiscard]] std::optional<CachedPage> const& at(std::size_t page) const { return pages_[page]; }
   [[nodiscard]] std::size_t size() const { return pages_.size(); }
 
   /// The longest text that `tokens` and any cached page of the domain have in common.

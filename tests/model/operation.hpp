@@ -9,13 +9,13 @@
 
 #include <kvcache/core/ids.hpp>
 
-#include "support/random.hpp"
-
 #include <cstddef>
 #include <cstdint>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "support/random.hpp"
 
 namespace kvcache_test {
 
@@ -107,8 +107,7 @@ struct Setting {
   s.max_sequences = random.between(2, 8);
   s.max_sequence_tokens =
     random.below(4) == 0
-      ? static_cast<kvcache::Index>(
-          random.between(1, static_cast<std::uint32_t>(s.pool_tokens())))
+      ? static_cast<kvcache::Index>(random.between(1, static_cast<std::uint32_t>(s.pool_tokens())))
       : 0;
   s.max_step_tokens =
     random.below(4) == 0 ? static_cast<kvcache::Index>(random.between(1, 40)) : 4096;

@@ -3,12 +3,6 @@
 
 /// \file Runs scripts, and cuts a failing one down to a short one.
 
-#include "model/calls_sequences.hpp"
-#include "model/calls_steps.hpp"
-#include "model/misuse.hpp"
-#include "model/operation.hpp"
-#include "model/world.hpp"
-
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +18,12 @@
 #include <utility>
 #include <vector>
 
+#include "model/calls_sequences.hpp"
+#include "model/calls_steps.hpp"
+#include "model/misuse.hpp"
+#include "model/operation.hpp"
+#include "model/world.hpp"
+
 namespace kvcache_test {
 
 /// An operation that would be idle stands for the one that it waits for, so that random scripts are not idle.
@@ -32,8 +32,8 @@ template <class T>
 {
   using Stage = NaiveStep::Stage;
   Stage const stage = w.books.step.stage;
-  bool const on_sequence = o.kind == Kind::fork || o.kind == Kind::truncate || o.kind == Kind::close ||
-                           o.kind == Kind::add || o.kind == Kind::prepare;
+  bool const on_sequence = o.kind == Kind::fork || o.kind == Kind::truncate ||
+                           o.kind == Kind::close || o.kind == Kind::add || o.kind == Kind::prepare;
   if (w.books.live.empty() && on_sequence) {
     return Kind::open;
   }
@@ -46,7 +46,8 @@ template <class T>
   if (stage == Stage::none && o.kind == Kind::add) {
     return Kind::begin;
   }
-  if (stage == Stage::open && (o.kind == Kind::commit || o.kind == Kind::run || o.kind == Kind::fail)) {
+  if (stage == Stage::open &&
+      (o.kind == Kind::commit || o.kind == Kind::run || o.kind == Kind::fail)) {
     return Kind::submit;
   }
   if (stage >= Stage::submitted &&
@@ -239,7 +240,8 @@ inline std::string listing_of(Setting const& setting, Script const& script)
 /// breaks. **Cost** bounded by `budget` runs.
 inline Script shrunk(Setting const& setting, Script script, int budget = 4000)
 {
-  Script const plain = parse(listing_of(setting, script));  // each operation under the name of what it did
+  Script const plain =
+    parse(listing_of(setting, script));  // each operation under the name of what it did
   script = verdict_apart(setting, plain).empty() ? script : plain;
   auto const fails = [&](Script const& tried) {
     --budget;
@@ -250,8 +252,7 @@ inline Script shrunk(Setting const& setting, Script script, int budget = 4000)
     for (std::size_t at = 0; at < script.size() && budget > 0;) {
       Script tried = script;
       auto const from = tried.begin() + static_cast<std::ptrdiff_t>(at);
-      tried.erase(from,
-                  from + static_cast<std::ptrdiff_t>(std::min(part, script.size() - at)));
+      tried.erase(from, from + static_cast<std::ptrdiff_t>(std::min(part, script.size() - at)));
       if (fails(tried)) {
         script = std::move(tried);
         cut = true;
@@ -262,7 +263,7 @@ inline Script shrunk(Setting const& setting, Script script, int budget = 4000)
     part = cut && part == 1 ? 1 : part / 2;
   }
   for (std::size_t i = 0; i < script.size(); ++i) {
-    for (std::uint32_t Operation::*field :
+    for (std::uint32_t Operation::* field :
          {&Operation::a, &Operation::b, &Operation::c, &Operation::d}) {
       for (std::uint32_t value = 0; value < script[i].*field && budget > 0;
            value = value == 0 ? 1 : value * 2) {

@@ -5,8 +5,6 @@
 
 #include <kvcache/kvcache.hpp>
 
-#include "support/catch.hpp"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -14,12 +12,14 @@
 #include <utility>
 #include <vector>
 
+#include "support/catch.hpp"
+
 using namespace kvcache_test;
 
 namespace {
 
 template <class T>
-void oracle_notices_wrong_rows()
+void check_wrong_rows()
 {
   using Cache = kvcache::KVCache<kvcache::PagedHeads<T, 8>>;
   auto cache =
@@ -113,7 +113,8 @@ void oracle_notices_wrong_rows()
   }
   SECTION("bytes read beside the library agree")
   {
-    RawRows<T> const raw{.base = view.segment.base, .layers = 2, .heads = 2, .dim = 8, .page_tokens = 4};
+    RawRows<T> const raw{
+      .base = view.segment.base, .layers = 2, .heads = 2, .dim = 8, .page_tokens = 4};
     auto const pages = cache->pages(*sequence);
     for (std::size_t i = 0; i < stamps.size(); ++i) {
       CHECK(raw.row_is(pages[i / 4], static_cast<std::int32_t>(i % 4), stamps[i]));
@@ -127,12 +128,12 @@ void oracle_notices_wrong_rows()
 
 TEST_CASE("Stamp: wrong rows are noticed in f32", "[model][stamp]")
 {
-  oracle_notices_wrong_rows<float>();
+  check_wrong_rows<float>();
 }
 
 TEST_CASE("Stamp: wrong rows are noticed in f16", "[model][stamp]")
 {
-  oracle_notices_wrong_rows<kvcache::half>();
+  check_wrong_rows<kvcache::half>();
 }
 
 TEST_CASE("Stamp: each row of each text is another one", "[model][stamp]")

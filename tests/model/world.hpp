@@ -5,11 +5,6 @@
 
 #include <kvcache/kvcache.hpp>
 
-#include "model/books.hpp"
-#include "model/naive.hpp"
-#include "model/operation.hpp"
-#include "support/stamp.hpp"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +16,11 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "model/books.hpp"
+#include "model/naive.hpp"
+#include "model/operation.hpp"
+#include "support/stamp.hpp"
 
 namespace kvcache_test {
 

@@ -117,11 +117,3 @@ TEST_CASE("check_tree: each kind of damage is seen", "[prefix][check_tree]")
   }
   CHECK_FALSE(parts.check());
 }
-
-TEST_CASE("check_tree: a buffer that is mostly empty is seen", "[prefix][check_tree]")
-{
-  Parts parts;
-  CHECK(detail::check_links(parts.spans, parts.domains));
-  parts.spans[1].buffer = parts.spans[1].buffer.copy(0, 1, 5, page_tokens);
-  CHECK_FALSE(detail::check_links(parts.spans, parts.domains));
-}

@@ -66,12 +66,8 @@ enum class Part : std::uint8_t { key, value };
 
 /// The row of (layer, head) that `stamp` stands for. **Shape** `(dim)`, a multiple of 8.
 template <class T>
-void write_vector(T* out,
-                  std::int32_t dim,
-                  Stamp stamp,
-                  std::int32_t layer,
-                  std::int32_t head,
-                  Part part)
+void write_vector(
+  T* out, std::int32_t dim, Stamp stamp, std::int32_t layer, std::int32_t head, Part part)
 {
   for (std::int32_t first = 0; first < dim; first += 8) {
     std::uint64_t bytes = stamp_bytes(stamp, layer, head, part, first);
@@ -83,12 +79,8 @@ void write_vector(T* out,
 
 /// Whether the vector at `in` is the stamped one.
 template <class T>
-[[nodiscard]] bool vector_is(T const* in,
-                             std::int32_t dim,
-                             Stamp stamp,
-                             std::int32_t layer,
-                             std::int32_t head,
-                             Part part)
+[[nodiscard]] bool vector_is(
+  T const* in, std::int32_t dim, Stamp stamp, std::int32_t layer, std::int32_t head, Part part)
 {
   for (std::int32_t first = 0; first < dim; first += 8) {
     T want[8];
@@ -161,12 +153,9 @@ template <class Layout>
       return rows_missing;
     }
     for (kvcache::Index r = 0; r < tile.rows(); ++r, ++at) {
-      if (at < rows && !tile_row_is(tile,
-                                    r,
-                                    view.map.dim.get(),
-                                    layer,
-                                    head,
-                                    stamps[static_cast<std::size_t>(at)])) {
+      if (at < rows &&
+          !tile_row_is(
+            tile, r, view.map.dim.get(), layer, head, stamps[static_cast<std::size_t>(at)])) {
         return at;
       }
     }

@@ -377,10 +377,15 @@ class RadixTree {
                                          PageId before,
                                          Token const* page) const noexcept
   {
+<<<<<<< HEAD
     bool const known =
       domain.value < domains_.size();  // a probe may name a domain that nobody opened
     std::uint64_t const root = known ? domains_.digest(domain) : 0;
     std::uint64_t const from = before == zero_page ? root : std::uint64_t{before.value};
+=======
+    std::uint64_t const from =
+      before == zero_page ? domains_.digest(domain) : std::uint64_t{before.value};
+>>>>>>> main
     return hash_words(from, page, page_tokens_);
   }
 
