@@ -362,9 +362,7 @@ class RadixTree {
     PageId const last = match.span.value == nil
                           ? zero_page
                           : node(match.span).buffer.pages(page_tokens_)[match.span_pages - 1];
-    bool const known =
-      match.domain.value < domains_.size();  // a probe may ask for one never opened
-    if (known && ghosts_.was_evicted(ghost_hash(match.domain, last, ahead.data()))) {
+    if (ghosts_.was_evicted(ghost_hash(match.domain, last, ahead.data()))) {
       return Miss::evicted;
     }
     bool const elsewhere =
@@ -377,15 +375,8 @@ class RadixTree {
                                          PageId before,
                                          Token const* page) const noexcept
   {
-<<<<<<< HEAD
-    bool const known =
-      domain.value < domains_.size();  // a probe may name a domain that nobody opened
-    std::uint64_t const root = known ? domains_.digest(domain) : 0;
-    std::uint64_t const from = before == zero_page ? root : std::uint64_t{before.value};
-=======
     std::uint64_t const from =
       before == zero_page ? domains_.digest(domain) : std::uint64_t{before.value};
->>>>>>> main
     return hash_words(from, page, page_tokens_);
   }
 
