@@ -158,6 +158,9 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     free_slots.pop_back();
     s.generation += 1;
     s.num_flights = 0;
+    for (StepId& step : s.last_added) {
+      step = {};
+    }
     s.cached = s.length();
     s.miss = miss;
     return {slot, s.generation};
