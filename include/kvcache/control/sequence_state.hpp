@@ -4,6 +4,7 @@
 #include <kvcache/core/ids.hpp>
 #include <kvcache/prefix/match.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -54,7 +55,7 @@ struct SequenceState {
   RowId row{};
   StreamId stream{};     // the steps that it depends on are of this stream ...
   StepId bound_until{};  // ... until this one retires
-  StepId last_added{};   // the step that took its last chunk
+  std::array<StepId, max_streams> last_added{};  // by stream: the step that took its last chunk
   Index cached = 0;
   Index attach_limit = 0;  // rows beyond this are always computed
   Miss miss = Miss::none;
