@@ -49,7 +49,8 @@ class Fences {
   /// Step `step` may touch `page`, which nobody in it holds.
   void fence(PageId page, StreamId by, StepId step) noexcept
   {
-    stamps_[by.value][page.value] = step.value;
+    std::uint64_t& stamp = stamps_[by.value][page.value];
+    stamp = stamp < step.value ? step.value : stamp;  // another holder may have left a later one
   }
 
   /// A step in flight may touch `page`.
