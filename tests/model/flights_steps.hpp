@@ -257,8 +257,15 @@ inline void perform(FlightWorld& w, FlightOperation const& o)
 {
   Random random(o.seed);
   kvcache::StreamId const stream{o.stream};
-  FlightStep* const open = w.open_step(o.stream);
-  FlightStep* const oldest = w.oldest(o.stream);
+  FlightStep* open = w.open_step(o.stream);
+  if (open == nullptr && (o.kind == FlightKind::add || o.kind == FlightKind::submit)) {
+    open = flight_begin(w, stream);  // so that random scripts are not idle
+  }
+  FlightStep* const oldest = w.oldest(o.stream);  // `begin` may have moved it
+  if (o.kind == FlightKind::commit && oldest != nullptr &&
+      oldest->stage == FlightStep::Stage::submitted) {
+    return flight_run(w, o.stream, random);
+  }
   switch (o.kind) {
     case FlightKind::open:
       return flight_open(w, stream, random);
