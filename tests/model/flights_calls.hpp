@@ -43,10 +43,11 @@ inline void flight_open(FlightWorld& w, kvcache::StreamId stream, Random& random
   s.epoch = w.epochs[s.domain];
   auto const p = static_cast<std::uint32_t>(w.setting.page_tokens);
   std::uint32_t const drawn = random.between(1, 3 * p + 1);
+  bool const zeros = random.below(2) == 0;
   std::uint32_t const count = random.below(2) == 0 ? std::max(drawn, 2 * p + 1) : drawn;
   FlightText text;
   for (std::uint32_t i = 0; i < count; ++i) {
-    text.push_back(static_cast<kvcache::Token>(random.below(14) == 0));
+    text.push_back(static_cast<kvcache::Token>(!zeros && random.below(14) == 0));
   }
   kvcache::Prompt const prompt{
     .tokens = text, .domain = &w.domains[s.domain], .stream = stream};

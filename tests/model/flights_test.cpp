@@ -23,7 +23,7 @@ using namespace kvcache_test;
 namespace {
 
 constexpr std::size_t script_length = 400;
-constexpr std::uint64_t default_operations = 400'000;
+constexpr std::uint64_t default_operations = 2'000'000;
 
 std::optional<std::uint64_t> number_from(char const* variable)
 {
@@ -131,7 +131,7 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
   std::printf(
     "flights: seeds 1 to %llu, %llu operations: %llu adds (%llu refused), %llu rows attached (%llu adds "
     "planned none), %llu rows hit (%llu hits on pending pages), %llu copies, %llu commits, %llu fails, %llu "
-    "cuts, %llu chunks died, %llu resumes, %llu reorders\n",
+    "cuts, %llu chunks died, %llu steps ended with an older one, %llu resumes, %llu reorders\n",
     n(seed),
     n(tally.operations),
     n(tally.adds),
@@ -145,12 +145,13 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
     n(tally.fails),
     n(tally.cuts),
     n(tally.dead_chunks),
+    n(tally.doomed),
     n(tally.resumes),
     n(tally.reorders));
   INFO((verdict.empty() ? verdict : verdict + "\n" + report(seed)));
   REQUIRE(verdict.empty());
   CHECK(tally.operations >= wanted);
-  if (wanted >= 100'000) {  // the run was not idle
+  if (wanted >= 1'000'000) {  // the run was not idle
     for (std::uint64_t const count : {tally.refused,
                                       tally.attached_rows,
                                       tally.attach_only,
@@ -160,6 +161,7 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
                                       tally.fails,
                                       tally.cuts,
                                       tally.dead_chunks,
+                                      tally.doomed,
                                       tally.resumes,
                                       tally.reorders}) {
       CHECK(count >= 100);

@@ -31,7 +31,7 @@ using FlightText = std::vector<kvcache::Token>;
 struct FlightTally {
   std::uint64_t operations = 0, adds = 0, refused = 0, attached_rows = 0, hit_rows = 0, copies = 0;
   std::uint64_t commits = 0, fails = 0, cuts = 0, resumes = 0, reorders = 0;
-  std::uint64_t dead_chunks = 0, attach_only = 0, pending_hits = 0;
+  std::uint64_t dead_chunks = 0, doomed = 0, attach_only = 0, pending_hits = 0;
 };
 
 /// A control plane that a test may look into.
@@ -107,6 +107,7 @@ struct FlightStep {
   kvcache::StepId id{};
   std::uint32_t stream = 0;
   Stage stage = Stage::open;
+  bool doomed = false;  // given up while an older one was in flight: it ends with that one
   std::vector<FlightChunk> chunks;
   kvcache::Plan plan;
   std::set<std::size_t> to_write;       // slots of the plan
