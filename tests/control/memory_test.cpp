@@ -101,7 +101,6 @@ TEST_CASE("Control: submit without memory can be tried again", "[control][memory
     [](Plane& plane) {
       SequenceId const a = prefilled(plane, numbers(1, 6));
       SequenceId const f = fork(plane, a);
-      Plan const warm = plane.plan();
       StepId const step = *plane.begin(StreamId{3});
       add(plane, step, f, numbers(50, 60));
       add(plane, step, a, numbers(7, 20));
@@ -110,12 +109,12 @@ TEST_CASE("Control: submit without memory can be tried again", "[control][memory
     [](Plane& plane, StepId step) {
       auto const submitted = plane.submit(step);
       if (submitted) {
-        CHECK(plane.plan().stream == StreamId{3});
-        CHECK(plane.plan().chunks.size() == 2);
-        CHECK(plane.plan().copies.size() == 1);
-        CHECK(plane.plan().tables.size() == 2);
+        CHECK(plane.plan(step).stream == StreamId{3});
+        CHECK(plane.plan(step).chunks.size() == 2);
+        CHECK(plane.plan(step).copies.size() == 1);
+        CHECK(plane.plan(step).tables.size() == 2);
       } else {
-        CHECK(plane.plan().chunks.empty());
+        CHECK(plane.plan(step).chunks.empty());
       }
       return why_of(submitted);
     });

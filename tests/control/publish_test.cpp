@@ -25,7 +25,7 @@ TEST_CASE("commit: whole pages are published, the part page is not", "[control][
   check_sound(plane);
 }
 
-TEST_CASE("commit: one prompt computed four times in one step is held once from then on",
+TEST_CASE("commit: one prompt drafted four times in one step is held once from then on",
           "[control][publish]")
 {
   Plane plane = make_plane(24);
@@ -36,7 +36,7 @@ TEST_CASE("commit: one prompt computed four times in one step is held once from 
   }
   StepId step = begin(plane);
   for (SequenceId const id : ids) {
-    add(plane, step, id, numbers(1, 8));
+    add_draft(plane, step, id, numbers(1, 8));
   }
   REQUIRE(plane.submit(step));
   CHECK(plane.stats().held == 8);
@@ -47,18 +47,18 @@ TEST_CASE("commit: one prompt computed four times in one step is held once from 
 
   step = begin(plane);
   for (SequenceId const id : ids) {
-    add(plane, step, id, numbers(9, 17));
+    add_draft(plane, step, id, numbers(9, 17));
   }
   REQUIRE(plane.submit(step));
   // The pools learn of the pages that replaced the sequences' own: the whole table of all but the first.
-  REQUIRE(plane.plan().tables.size() == 4);
-  CHECK(plane.plan().tables[0].first == 2);
+  REQUIRE(plane.plan(step).tables.size() == 4);
+  CHECK(plane.plan(step).tables[0].first == 2);
   for (std::size_t i = 1; i < 4; ++i) {
-    TableDelta const delta = plane.plan().tables[i];
+    TableDelta const delta = plane.plan(step).tables[i];
     CHECK(delta.first == 0);
     CHECK(delta.count == 5);
     for (std::uint32_t p = 0; p < delta.count; ++p) {
-      CHECK(plane.plan().ids[delta.ids_at + p] == plane.table(ids[i])[p]);
+      CHECK(plane.plan(step).ids[delta.ids_at + p] == plane.table(ids[i])[p]);
     }
   }
   REQUIRE(plane.commit(step));

@@ -70,6 +70,17 @@ inline void add(Plane& plane, kvcache::StepId step, kvcache::SequenceId id, Toke
   REQUIRE(*added == static_cast<kvcache::Index>(tokens.size()));
 }
 
+/// Adds tokens that may be accepted in part.
+inline void add_draft(Plane& plane,
+                      kvcache::StepId step,
+                      kvcache::SequenceId id,
+                      Tokens const& tokens)
+{
+  auto const added = plane.add(step, id, {.tokens = tokens, .draft = true});
+  REQUIRE(added);
+  REQUIRE(*added == static_cast<kvcache::Index>(tokens.size()));
+}
+
 /// A whole step that appends `tokens` to `id`.
 inline void append(Plane& plane, kvcache::SequenceId id, Tokens const& tokens)
 {
