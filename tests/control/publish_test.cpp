@@ -77,10 +77,10 @@ TEST_CASE("commit: a page that is cached already replaces the one that was compu
   SequenceId const late = open(plane, numbers(1, 9));  // opened before anything is cached
   SequenceId const early = prefilled(plane, numbers(1, 9));
   CHECK(plane.info(late)->miss == Miss::never_seen);
-  append(plane, late, numbers(1, 6));
+  append_draft(plane, late, numbers(1, 6));
   CHECK(pages(plane, late)[0] == pages(plane, early)[0]);
   CHECK(pages(plane, late)[1] != pages(plane, early)[1]);
-  append(plane, late, {7, 8});
+  append_draft(plane, late, {7, 8});
   CHECK(pages(plane, late)[1] == pages(plane, early)[1]);
   CHECK(plane.stats().merged_pages == 2);
   check_sound(plane);

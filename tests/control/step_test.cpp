@@ -146,9 +146,12 @@ TEST_CASE("Step: rows are real from commit on, their pages are reserved from add
   CHECK(plane.info(a)->length == 0);
   CHECK(plane.info(a)->pages == 3);
   CHECK(plane.plan(step).chunks.empty());
+  CHECK(cached_rows(plane, numbers(1, 9)) == 0);
   REQUIRE(plane.submit(step));
   CHECK(plane.info(a)->length == 0);
-  CHECK(cached_rows(plane, numbers(1, 9)) == 0);
+  Tokens const prompt = numbers(1, 9);
+  CHECK(cached_rows(plane, prompt) == 8);  // later steps of the stream run after this one
+  CHECK(plane.probe({.tokens = prompt, .stream = StreamId{1}}).rows == 0);
   REQUIRE(plane.commit(step));
   CHECK(plane.info(a)->length == 9);
   CHECK(std::vector<Token>(plane.tokens(a).begin(), plane.tokens(a).end()) == numbers(1, 9));

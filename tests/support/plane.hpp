@@ -90,6 +90,15 @@ inline void append(Plane& plane, kvcache::SequenceId id, Tokens const& tokens)
   REQUIRE(plane.commit(step));
 }
 
+/// Likewise, as a draft that is accepted whole: attaches to nothing.
+inline void append_draft(Plane& plane, kvcache::SequenceId id, Tokens const& tokens)
+{
+  kvcache::StepId const step = begin(plane);
+  add_draft(plane, step, id, tokens);
+  REQUIRE(plane.submit(step));
+  REQUIRE(plane.commit(step));
+}
+
 /// A sequence that has computed all of `prompt` but what was cached.
 inline kvcache::SequenceId prefilled(Plane& plane, Tokens const& prompt)
 {
