@@ -110,7 +110,7 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
     if (s == nullptr || s->suspended) {
       return refused(unusable(sequence));
     }
-    if (s->last_added == id || s->num_flights == detail::SequenceState::max_flights ||
+    if (s->last_added[t->stream.value] == id || s->num_flights == detail::SequenceState::max_flights ||
         (s->stream != t->stream && state_.in_flight(s->bound_until))) {
       return refused(detail::in_step(sequence));
     }
@@ -139,7 +139,7 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
     }
     (void)detail::memory_sufficed_for([&] { state_.pend(*t, *s, c, chunk.tokens); });
     s->flights[s->num_flights++] = {t, static_cast<std::uint32_t>(t->chunks.size())};
-    s->last_added = id;
+    s->last_added[t->stream.value] = id;
     s->bound_until = id;
     s->stream = t->stream;
     t->planned_tokens += static_cast<std::size_t>(c.tokens);

@@ -41,8 +41,10 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   {
     PageCount const missing =
       (pages > this->num_free() ? pages - this->num_free() : 0) + (unpublishes ? 1U : 0U);
-    bool const skips = missing != 0 && fences_.others_than(stream);
-    grow(journal.entries_, missing + (skips ? policy_.size() : 0U));
+    std::size_t const skips = missing == 0                     ? 0
+                              : fences_.others_than(stream) ? std::size_t{policy_.size()} * 2
+                                                            : std::size_t{policy_.size()};
+    grow(journal.entries_, missing + skips);
     grow(journal.pages_, missing);
     grow(journal.tokens_,
          static_cast<std::size_t>(missing) * static_cast<std::size_t>(page_tokens_));
@@ -60,7 +62,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     while (ready() < wanted && evict(wanted - ready(), stream, journal)) {
     }
     for (std::size_t i = journal.entries_.size(); i > mark; --i) {
-      if (journal.entries_[i - 1].skipped) {
+      if (journal.entries_[i - 1].skipped && is_aside(journal.entries_[i - 1].parent)) {
         come_back(journal.entries_[i - 1]);
       }
     }
@@ -103,7 +105,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     while (journal.entries_.size() > mark) {
       Reclaimed::Entry const entry = journal.entries_.back();
       if (entry.pages == 0) {
-        if (entry.skipped) {
+        if (entry.skipped || step_aside(entry)) {  // it may have been evicted later, and be back by now
           come_back(entry);
         }
         journal.entries_.pop_back();
@@ -193,6 +195,9 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
       policy_.on_busy(span);
     }
     pop(span, n, journal);
+    if (PageId const parent = journal.entries_.back().parent; is_aside(parent)) {
+      come_back(journal.entries_.back());  // it stepped aside for what hung below it
+    }
     evicted_ += n;
     for (PageId const page : std::span(journal.pages_).last(n)) {
       --cached_;
@@ -203,6 +208,15 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
       }
     }
     return true;
+  }
+  /// The span that ends with `page` is unused, and stepped aside.
+  [[nodiscard]] bool is_aside(PageId page) const noexcept
+  {
+    if (page == zero_page || !tree_.contains(page) || allocator_.count(page) != 1) {
+      return false;
+    }
+    SpanId const span = tree_.span_of(page);
+    return tree_.last_page(span) == page && !policy_.is_candidate(span);
   }
   /// A span that stepped aside is a candidate again, and the oldest.
   void come_back(Reclaimed::Entry const& entry) noexcept

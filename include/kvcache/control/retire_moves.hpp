@@ -110,7 +110,14 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
                  ? &step
                  : newest;
     }
-    free_orphans(t, newest != nullptr ? newest->id : StepId{});
+    StepId const before = newest != nullptr ? newest->id : StepId{};
+    for (SequenceState& s : this->sequences) {
+      if (s.bound_until ==
+          t.id) {  // cut or forked while the step was built: what it holds may be of steps before
+        s.bound_until = before;
+      }
+    }
+    free_orphans(t, before);
     if (newest != nullptr) {  // its kernels may read the table rows
       newest->rows.insert(
         newest->rows.end(), t.rows.begin(), t.rows.end());  // within the reserve of all rows

@@ -54,7 +54,7 @@ struct SequenceState {
   RowId row{};
   StreamId stream{};     // the steps that it depends on are of this stream ...
   StepId bound_until{};  // ... until this one retires
-  StepId last_added{};   // the step that took its last chunk
+  StepId last_added[max_streams]{};     // by stream: the step that took its last chunk
   Index cached = 0;
   Index attach_limit = 0;  // rows beyond this are always computed
   Miss miss = Miss::none;

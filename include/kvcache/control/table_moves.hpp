@@ -158,7 +158,9 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     free_slots.pop_back();
     s.generation += 1;
     s.num_flights = 0;
-    s.last_added = {};
+    for (StepId& step : s.last_added) {
+      step = {};
+    }
     s.cached = s.length();
     s.miss = miss;
     return {slot, s.generation};
@@ -235,7 +237,9 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
       bool const same = static_cast<std::size_t>(parents[i]) == i;
       next[i].row = s.row;
       next[i].generation = s.generation;
-      next[i].last_added = s.last_added;
+      for (std::uint32_t stream = 0; stream < max_streams; ++stream) {
+        next[i].last_added[stream] = s.last_added[stream];
+      }
       next[i].synced = same ? s.synced : 0;
       std::swap(s, next[i]);
     }
