@@ -238,18 +238,27 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
         }
       }
     }
-    return first_dead_page(s) < s.table.size();
+    return first_dead_row(s) < room(s);
   }
-  /// The first page of the table that a dead chunk was to write, as a pending page; the table's size if none.
-  [[nodiscard]] std::size_t first_dead_page(SequenceState const& s) const noexcept
+  [[nodiscard]] Index room(SequenceState const& s) const noexcept
   {
-    std::size_t found = s.table.size();
+    return static_cast<Index>(s.table.size()) * options.page_tokens;
+  }
+  /// Where the rows begin that a dead chunk was to write as pending pages; `room` if there are none. Who attached
+  /// loses its first page too; the writer keeps the rows there that it had before.
+  [[nodiscard]] Index first_dead_row(SequenceState const& s) const noexcept
+  {
+    Index found = room(s);
     for (StepState const& step : this->steps) {
       for (ChunkState const& c : step.chunks) {
-        if (c.dead && c.pending_index < found &&
-            step.will_write(c, s.table[c.pending_index], c.pending_index)) {
-          found = c.pending_index;
+        if (!c.dead || c.pending_index >= s.table.size() ||
+            !step.will_write(c, s.table[c.pending_index], c.pending_index)) {
+          continue;
         }
+        Index const row = s.length() <= c.first_index
+                            ? c.first_index
+                            : static_cast<Index>(c.pending_index) * options.page_tokens;
+        found = row < found ? row : found;
       }
     }
     return found;
@@ -262,7 +271,7 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     while (alive < s.num_flights && !this->chunk_of(s.flights[alive]).dead) {
       ++alive;
     }
-    auto const rows = static_cast<Index>(first_dead_page(s)) * options.page_tokens;
+    Index const rows = first_dead_row(s);
     Index const length = rows < s.length() ? rows : s.length();
     if (alive == s.num_flights && length == s.length()) {
       return;

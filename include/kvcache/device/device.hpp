@@ -27,11 +27,12 @@ struct StridedCopy {
   std::uint32_t blocks;
 };
 
-/// `count` numbers from `*start` on go to `target`: the indices of tokens whose first place the device knows.
+/// `count` numbers from `*start + offset` on go to `target`: the indices of tokens whose first place the device knows.
 struct IndexRun {
   std::int32_t const* start;
   std::int32_t* target;
   std::int32_t count;
+  std::int32_t offset = 0;
 };
 
 /// Memory of one device. Implementations are used by one thread at a time.

@@ -77,19 +77,19 @@ namespace kvcache::inline v0_1::detail {
             "must be 1 to max_step_tokens, which is",
             options.max_step_tokens};
   }
-  if (chunk.slack < 0 || chunk.slack > chunk.first_index) {
-    return {Why::bad_config,
-            "plan.chunks.slack",
-            chunk.slack,
-            "must be 0 to first_index, which is",
-            chunk.first_index};
-  }
   if (chunk.first_index < 0 || chunk.first_index > options.max_sequence_tokens - chunk.tokens) {
     return {Why::bad_config,
             "plan.chunks.first_index",
             chunk.first_index,
             "must leave its tokens below max_sequence_tokens, which is",
             options.max_sequence_tokens};
+  }
+  if (chunk.slack < 0 || chunk.slack > chunk.first_index) {
+    return {Why::bad_config,
+            "plan.chunks.slack",
+            chunk.slack,
+            "must be 0 to first_index, which is",
+            chunk.first_index};
   }
   return {};
 }

@@ -139,15 +139,7 @@ class Pool {
     put(plan.slot, rows_at + 2 * max_tokens(), plan.chunks.size() + 1, stream);
     put(plan.slot, 0, rows_at, stream);
     device().count_up(runs_.data(), runs_.size(), stream);
-    for (PlannedChunk const& chunk : plan.chunks) {
-      if (chunk.slack == 0) {
-        Index const length = chunk.first_index + chunk.tokens;
-        device().upload(meta_ + lengths_at() + std::size_t{chunk.row.value} * sizeof(Index),
-                        &length,
-                        sizeof length,
-                        stream);
-      }
-    }
+    device().count_up(ends_.data(), ends_.size(), stream);
     staged_tokens_[plan.slot] = tokens;
     latest_ = plan.slot;
     return Done{};
@@ -262,8 +254,9 @@ class Pool {
     staging_[0] = static_cast<Index>(tokens);
     staging_[1] = static_cast<Index>(plan.chunks.size());
     runs_.clear();
+    ends_.clear();
     auto* const indices = reinterpret_cast<Index*>(meta_ + counts_at(plan.slot)) + indices_at;
-    auto const* const lengths = reinterpret_cast<Index const*>(meta_ + lengths_at());
+    auto* const lengths = reinterpret_cast<Index*>(meta_ + lengths_at());
     std::size_t token = 0;
     for (std::size_t c = 0; c < plan.chunks.size(); ++c) {
       PlannedChunk const& chunk = plan.chunks[c];
@@ -275,6 +268,8 @@ class Pool {
         staging_[rows_at + token] = static_cast<Index>(chunk.row.value);
         staging_[indices_at + token] = chunk.first_index + i;
       }
+      // All of it is accepted, until a kernel says otherwise.
+      ends_.push_back({indices + token - 1, lengths + chunk.row.value, 1, 1});
     }
     staging_[firsts_at + plan.chunks.size()] = static_cast<Index>(token);
     for (; token < staged_tokens_[plan.slot];
@@ -311,7 +306,8 @@ class Pool {
   std::size_t
     staged_tokens_[Plan::num_slots]{};  // by slot: tokens of its step; what follows them is padding
   std::vector<StridedCopy> copies_;
-  std::vector<IndexRun> runs_;
+  std::vector<IndexRun> runs_;  // the indices of tokens behind open drafts
+  std::vector<IndexRun> ends_;  // the length of each chunk's sequence
 };
 
 }  // namespace kvcache::inline v0_1
