@@ -91,7 +91,7 @@ TEST_CASE("KVCache: a batch of prefill, decode and draft in one step", "[cache][
   Tokens const chunk{21, 22, 23, 24, 25, 26};
   Tokens const one{6};
   Tokens const drafted{14, 15, 16};
-  auto step = cache.prepare({{*prefill, chunk}, {decode, one}, {draft, drafted}});
+  auto step = cache.prepare({{*prefill, chunk}, {decode, one}, {draft, drafted, 0, true}});
   REQUIRE(step);
   auto const kv = step->view();
   run_kernels(kv, {21, 22, 23, 24, 25, 26, 6, 14, 15, 16});
@@ -107,7 +107,7 @@ TEST_CASE("KVCache: a batch of prefill, decode and draft in one step", "[cache][
   CHECK(cache.check_invariants());
 }
 
-TEST_CASE("KVCache: two equal prompts of one step share afterwards, and both read right",
+TEST_CASE("KVCache: of two equal prompts of one step the second computes what it must",
           "[cache][kv_cache]")
 {
   Cache cache = make_cache(16);
@@ -116,6 +116,30 @@ TEST_CASE("KVCache: two equal prompts of one step share afterwards, and both rea
   auto b = cache.open({.tokens = prompt});
   REQUIRE((a && b));
   auto step = cache.prepare({{*a, prompt}, {*b, prompt}});
+  REQUIRE(step);
+  auto const kv = step->view();
+  Tokens computed = prompt;
+  computed.push_back(9);
+  run_kernels(kv, computed);
+  CHECK(count_wrong(kv, 8, prompt) == 0);
+  CHECK(count_wrong(kv, 9, prompt) == 0);
+  REQUIRE(step->commit());
+  CHECK(b->length() == 9);
+  CHECK(cache.pages(*a)[1] == cache.pages(*b)[1]);
+  CHECK(cache.stats().held == 4);
+  CHECK(cache.stats().attached_rows == 8);
+  CHECK(cache.check_invariants());
+}
+
+TEST_CASE("KVCache: two equal drafts of one step share afterwards, and both read right",
+          "[cache][kv_cache]")
+{
+  Cache cache = make_cache(16);
+  Tokens const prompt{1, 2, 3, 4, 5, 6, 7, 8, 9};
+  auto a = cache.open({.tokens = prompt});
+  auto b = cache.open({.tokens = prompt});
+  REQUIRE((a && b));
+  auto step = cache.prepare({{*a, prompt, 0, true}, {*b, prompt, 0, true}});
   REQUIRE(step);
   Tokens both = prompt;
   both.insert(both.end(), prompt.begin(), prompt.end());

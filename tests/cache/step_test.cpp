@@ -141,9 +141,12 @@ TEST_CASE("prepare: all of it, or nothing happened and the Shortage says why", "
   CHECK(cache.digest() == before);
   auto const step = cache.prepare({{a, fits}});
   REQUIRE(step);
-  auto const second = cache.prepare({{*b, fits}});
-  REQUIRE_FALSE(second);
-  CHECK(second.error().why == Why::busy);
+  Tokens const one{9};
+  auto const second = cache.prepare({{*b, one}});
+  REQUIRE(second);
+  auto const third = cache.prepare({{*b, one}});  // two are in flight
+  REQUIRE_FALSE(third);
+  CHECK(third.error().why == Why::busy);
 }
 
 TEST_CASE("Step: sequences may close while it is in flight", "[cache][step]")

@@ -35,10 +35,10 @@ TEST_CASE("close: in an open step the chunk is not planned", "[control][close]")
   CHECK(c.slot == a.slot);
   add(plane, step, c, {60});
   REQUIRE(plane.submit(step));
-  REQUIRE(plane.plan().chunks.size() == 2);
-  CHECK(plane.plan().chunks[0].sequence == b);
-  CHECK(plane.plan().chunks[1].sequence == c);
-  CHECK(plane.plan().num_tokens() == 3);
+  REQUIRE(plane.plan(step).chunks.size() == 2);
+  CHECK(plane.plan(step).chunks[0].sequence == b);
+  CHECK(plane.plan(step).chunks[1].sequence == c);
+  CHECK(plane.plan(step).num_tokens() == 3);
   REQUIRE(plane.commit(step, std::vector<Index>{2, 1}));
   CHECK(plane.info(b)->length == 2);
   CHECK(plane.info(c)->length == 1);
@@ -60,9 +60,10 @@ TEST_CASE("close: in a submitted step the pages wait for its end", "[control][cl
     REQUIRE(plane.submit(step));
     REQUIRE(plane.close(a));
     CHECK(plane.info(a).error().why == Why::stale_sequence);
-    CHECK(plane.stats().fenced == 3);
+    CHECK(plane.stats().fenced == 2);
+    CHECK(plane.stats().cached == 1);  // steps of the same stream may have it at once
     CHECK(plane.stats().free == 0);
-    CHECK(plane.plan().chunks.size() == 2);
+    CHECK(plane.plan(step).chunks.size() == 2);
     REQUIRE((succeeds ? plane.commit(step, std::vector<Index>{3, 1}) : plane.fail(step)));
     CHECK(plane.stats().fenced == 0);
     CHECK(plane.stats().cached == 1);  // what a had published before
@@ -88,14 +89,16 @@ TEST_CASE("close: with a copy in the step, before and after submit", "[control][
     check_sound(plane);
     if (!submitted) {
       REQUIRE(plane.submit(step));
-      CHECK(plane.plan().copies.empty());
+      CHECK(plane.plan(step).chunks.empty());
     }
+    // Made all the same, into a page that nobody holds: had f been cut, it would have kept the copy.
+    CHECK(plane.plan(step).copies.size() == 1);
     REQUIRE(plane.commit(step));
     CHECK(plane.stats().held == 2);
     CHECK(plane.info(a)->length == 6);
     check_sound(plane);
     append(plane, a, {7});  // alone again: in place
-    CHECK(plane.stats().copied_pages == (submitted ? 1 : 0));
+    CHECK(plane.stats().copied_pages == 1);
   }
 }
 

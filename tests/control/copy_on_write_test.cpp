@@ -27,8 +27,8 @@ TEST_CASE("fork: pages are shared, the first to write into the part page gets a 
   StepId const step = begin(plane);
   add(plane, step, f, {70});
   REQUIRE(plane.submit(step));
-  REQUIRE(plane.plan().copies.size() == 1);
-  PageCopy const copy = plane.plan().copies[0];
+  REQUIRE(plane.plan(step).copies.size() == 1);
+  PageCopy const copy = plane.plan(step).copies[0];
   CHECK(copy.source.value == shared[1]);
   CHECK(copy.target.value == pages(plane, f)[1]);
   CHECK(copy.rows == 2);
@@ -39,7 +39,7 @@ TEST_CASE("fork: pages are shared, the first to write into the part page gets a 
   StepId const next = begin(plane);  // the other one is alone now, and writes in place
   add(plane, next, a, {7});
   REQUIRE(plane.submit(next));
-  CHECK(plane.plan().copies.empty());
+  CHECK(plane.plan(step).copies.empty());
   REQUIRE(plane.commit(next));
   CHECK(pages(plane, a) == shared);
   CHECK(plane.stats().copied_pages == 1);
@@ -55,7 +55,7 @@ TEST_CASE("fork: at the end of a page nothing is copied", "[control][copy_on_wri
   add(plane, step, a, {9});
   add(plane, step, f, {90});
   REQUIRE(plane.submit(step));
-  CHECK(plane.plan().copies.empty());
+  CHECK(plane.plan(step).copies.empty());
   REQUIRE(plane.commit(step));
   CHECK(pages(plane, a)[2] != pages(plane, f)[2]);
   CHECK(plane.stats().free == 4);
@@ -73,8 +73,8 @@ TEST_CASE("fork: all of a family in one step: as many copies as siblings less on
     add(plane, step, id, {70 + static_cast<Token>(id.slot)});
   }
   REQUIRE(plane.submit(step));
-  CHECK(plane.plan().copies.size() == 3);
-  for (PageCopy const& copy : plane.plan().copies) {
+  CHECK(plane.plan(step).copies.size() == 3);
+  for (PageCopy const& copy : plane.plan(step).copies) {
     CHECK(copy.source == source);  // never a page that the same plan fills
     CHECK(copy.rows == 2);
   }
@@ -101,8 +101,8 @@ TEST_CASE("fork: who is cut below the rows that a step copies gets a copy too",
           5);  // its own next row is 5: in place it would be read by that copy
   add(plane, step, a, {80});
   REQUIRE(plane.submit(step));
-  REQUIRE(plane.plan().copies.size() == 2);
-  CHECK(plane.plan().copies[1].rows == 1);
+  REQUIRE(plane.plan(step).copies.size() == 2);
+  CHECK(plane.plan(step).copies[1].rows == 1);
   REQUIRE(plane.commit(step));
   check_sound(plane);
 }
@@ -149,8 +149,8 @@ TEST_CASE("open: a prompt that leaves the cached text inside a page copies its f
   StepId const step = begin(plane);
   add(plane, step, a, {70, 80, 90});
   REQUIRE(plane.submit(step));
-  REQUIRE(plane.plan().copies.size() == 1);
-  CHECK(plane.plan().copies[0] == PageCopy{source, PageId{pages(plane, a)[1]}, 2});
+  REQUIRE(plane.plan(step).copies.size() == 1);
+  CHECK(plane.plan(step).copies[0] == PageCopy{source, PageId{pages(plane, a)[1]}, 2});
   REQUIRE(plane.commit(step));
   CHECK(cached_rows(plane, numbers(1, 9)) == 8);  // the source is as it was
   CHECK(cached_rows(plane, prompt) == 8);
@@ -189,8 +189,8 @@ TEST_CASE("truncate: into a shared page, the next write copies what is kept",
   StepId const step = begin(plane);
   add(plane, step, f, {70});
   REQUIRE(plane.submit(step));
-  REQUIRE(plane.plan().copies.size() == 1);
-  CHECK(plane.plan().copies[0].rows == 3);
+  REQUIRE(plane.plan(step).copies.size() == 1);
+  CHECK(plane.plan(step).copies[0].rows == 3);
   REQUIRE(plane.commit(step));
   CHECK(pages(plane, a)[0] == pages(plane, f)[0]);
   CHECK(pages(plane, a)[1] != pages(plane, f)[1]);
@@ -232,7 +232,7 @@ TEST_CASE("add: at a full pool a sole holder takes its page out of the index and
   StepId const step = begin(plane);
   add(plane, step, a, {70});
   REQUIRE(plane.submit(step));
-  CHECK(plane.plan().copies.empty());
+  CHECK(plane.plan(step).copies.empty());
   REQUIRE(plane.commit(step));
   CHECK(pages(plane, a) == before);
   CHECK(plane.info(a)->length == 7);

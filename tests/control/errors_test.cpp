@@ -167,7 +167,7 @@ TEST_CASE("Control: add refuses bad chunks, and the step goes on without them", 
     return text(added.error().detail);
   };
   CHECK(refusal(a, {}, Why::bad_config) ==
-        "chunk.tokens = 0 (bad configuration): must hold at least 1");
+        "chunk.tokens = 0 (bad configuration): must be at least 1");
   CHECK(refusal(a, {9, -1}, Why::bad_token) ==
         "token = -1 (token out of range): must not be negative");
   CHECK(refusal(a, {9, 100}, Why::bad_token) ==
@@ -181,7 +181,7 @@ TEST_CASE("Control: add refuses bad chunks, and the step goes on without them", 
         "tokens of the step = 9 (too large): must be at most max_step_tokens, which is 8");
   CHECK(plane.add(step, b, {numbers(1, 4)}));
   CHECK(plane.submit(step));
-  CHECK(plane.plan().num_tokens() == 8);
+  CHECK(plane.plan(step).num_tokens() == 8);
   CHECK(plane.commit(step));
   check_sound(plane);
 }
@@ -210,7 +210,7 @@ TEST_CASE("Control: commit refuses counts that are not of the plan, and nothing 
   SequenceId const b = open(plane, {2});
   StepId const step = begin(plane);
   add(plane, step, a, numbers(1, 3));
-  add(plane, step, b, numbers(1, 2));
+  add_draft(plane, step, b, numbers(1, 2));
   REQUIRE(plane.submit(step));
   std::uint64_t const before = plane.digest();
   auto const refusal = [&](std::vector<Index> const& accepted) {
@@ -220,14 +220,84 @@ TEST_CASE("Control: commit refuses counts that are not of the plan, and nothing 
     CHECK(plane.digest() == before);
     return text(done.error());
   };
-  CHECK(refusal({3}) ==
-        "accepted = 1 (bad configuration): must be empty (all), or one number a planned chunk: 2");
-  CHECK_THAT(refusal({3, 2, 1}), StartsWith("accepted = 3 (bad configuration)"));
+  CHECK(
+    refusal({3}) ==
+    "outcomes = 1 (bad configuration): must be none (all accepted), or one for each planned chunk: "
+    "2");
+  CHECK_THAT(refusal({3, 2, 1}), StartsWith("outcomes = 3 (bad configuration)"));
   CHECK(refusal({4, 1}) ==
-        "accepted = 4 (bad configuration): must be 0 to the tokens of its chunk, 3");
+        "outcome.accepted = 4 (bad configuration): must be 0 to the tokens of its chunk, 3");
   CHECK(refusal({3, -1}) ==
-        "accepted = -1 (bad configuration): must be 0 to the tokens of its chunk, 2");
+        "outcome.accepted = -1 (bad configuration): must be 0 to the tokens of its chunk, 2");
+  CHECK(refusal({2, 1}) ==
+        "outcome.accepted = 2 (bad configuration): of a chunk that is no draft must be all its "
+        "tokens, 3");
   CHECK(plane.commit(step, std::vector<Index>{3, 0}));
   CHECK(plane.info(a)->length == 3);
   CHECK(plane.info(b)->length == 0);
+}
+
+TEST_CASE("Control: a chunk has names or a count, and a count is named at commit",
+          "[control][errors]")
+{
+  Plane plane = make_plane(good);
+  SequenceId const a = open(plane, {1});
+  SequenceId const b = open(plane, {2});
+  StepId const step = begin(plane);
+  std::uint64_t before = plane.digest();
+  Tokens const one{1};
+  auto const refusal = [&](Chunk const& chunk) {
+    auto const added = plane.add(step, a, chunk);
+    REQUIRE_FALSE(added);
+    CHECK(added.error().why == Why::bad_config);
+    CHECK(plane.digest() == before);
+    return text(added.error().detail);
+  };
+  CHECK(refusal({.tokens = one, .count = 1}) ==
+        "chunk.count = 1 (bad configuration): must be 0 where the tokens are named");
+  CHECK(refusal({.tokens = {}, .count = -1}) ==
+        "chunk.count = -1 (bad configuration): must be at least 1");
+  REQUIRE(*plane.add(step, a, {.tokens = {}, .count = 2}) == 2);
+  add(plane, step, b, {2});
+  REQUIRE(plane.submit(step));
+  before = plane.digest();
+  auto const denied = [&](std::vector<Outcome> const& outcomes) {
+    auto const done = plane.commit(step, outcomes);
+    REQUIRE_FALSE(done);
+    CHECK(done.error().why == Why::bad_config);
+    CHECK(plane.digest() == before);
+    return text(done.error());
+  };
+  CHECK_THAT(denied({}), StartsWith("outcomes = 0 (bad configuration): must name the tokens"));
+  CHECK_THAT(denied({{2, one}, {1, {}}}), StartsWith("outcome.tokens = 1 (bad configuration)"));
+  Tokens const two{1, 2};
+  CHECK_THAT(denied({{2, two}, {1, one}}),
+             StartsWith("outcome.tokens = 1 (bad configuration): must be empty"));
+  Tokens const wrong{1, 100};
+  auto const done = plane.commit(step, std::vector<Outcome>{{2, wrong}, {1, {}}});
+  CHECK(done.error().why == Why::bad_token);
+  CHECK(plane.digest() == before);
+  REQUIRE(plane.commit(step, std::vector<Outcome>{{2, two}, {1, {}}}));
+  CHECK(plane.tokens(a)[1] == 2);
+  check_sound(plane);
+}
+
+TEST_CASE("Control: a suspended sequence says so", "[control][errors]")
+{
+  Plane plane = make_plane(good);
+  SequenceId const a = prefilled(plane, numbers(1, 5));
+  CHECK(text(plane.resume(a).error()) == "sequence = 0 (bad configuration): is not suspended");
+  REQUIRE(plane.suspend(a));
+  std::uint64_t const before = plane.digest();
+  CHECK(text(plane.fork(a).error()) ==
+        "sequence = 0 (suspended): gave its pages back; resume it first");
+  CHECK(plane.truncate(a, 1).error().why == Why::suspended);
+  CHECK(plane.suspend(a).error().why == Why::suspended);
+  std::vector<SequenceId> const ids{a};
+  CHECK(plane.reorder(ids, std::vector<Index>{0}).error().why == Why::suspended);
+  CHECK(plane.digest() == before);
+  StepId const step = begin(plane);
+  CHECK(plane.add(step, a, {Tokens{6}}).error().why == Why::suspended);
+  REQUIRE(plane.drop(step));
+  REQUIRE(plane.close(a));
 }

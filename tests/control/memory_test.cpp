@@ -9,9 +9,10 @@ using namespace kvcache;
 using namespace kvcache_test;
 
 /// Makes each allocation of `call` fail in turn on a fresh plane: it must say `no_memory` and change nothing,
-/// and must succeed on the same plane once there is memory. Returns how many allocations there were.
+/// and must succeed on the same plane once there is memory. The last `spare` allocations are those that the
+/// call can do without. Returns how many allocations there were.
 template <class Prepare, class Call>
-int check_each_failure(Prepare&& prepare, Call&& call)
+int check_each_failure(Prepare&& prepare, Call&& call, int spare = 0)
 {
   for (int n = 0; n < 1000; ++n) {
     CAPTURE(n);
@@ -29,6 +30,11 @@ int check_each_failure(Prepare&& prepare, Call&& call)
     if (!struck) {
       CHECK(why == Why::ok);
       return n;
+    }
+    if (why == Why::ok) {
+      REQUIRE(spare > 0);
+      --spare;
+      continue;
     }
     REQUIRE(why == Why::no_memory);
     CHECK(plane.digest() == before);
@@ -91,7 +97,8 @@ TEST_CASE("Control: add without memory changes nothing, evictions and copies inc
       REQUIRE(plane.truncate(a, 18));
       return Context{begin(plane), a};
     },
-    [&](Plane& plane, Context const& c) { return why_of(plane.add(c.step, c.id, {tokens})); });
+    [&](Plane& plane, Context const& c) { return why_of(plane.add(c.step, c.id, {tokens})); },
+    8);  // its pages are then pending for nobody
   CHECK(tried >= 5);
 }
 
@@ -101,7 +108,6 @@ TEST_CASE("Control: submit without memory can be tried again", "[control][memory
     [](Plane& plane) {
       SequenceId const a = prefilled(plane, numbers(1, 6));
       SequenceId const f = fork(plane, a);
-      Plan const warm = plane.plan();
       StepId const step = *plane.begin(StreamId{3});
       add(plane, step, f, numbers(50, 60));
       add(plane, step, a, numbers(7, 20));
@@ -110,12 +116,12 @@ TEST_CASE("Control: submit without memory can be tried again", "[control][memory
     [](Plane& plane, StepId step) {
       auto const submitted = plane.submit(step);
       if (submitted) {
-        CHECK(plane.plan().stream == StreamId{3});
-        CHECK(plane.plan().chunks.size() == 2);
-        CHECK(plane.plan().copies.size() == 1);
-        CHECK(plane.plan().tables.size() == 2);
+        CHECK(plane.plan(step).stream == StreamId{3});
+        CHECK(plane.plan(step).chunks.size() == 2);
+        CHECK(plane.plan(step).copies.size() == 1);
+        CHECK(plane.plan(step).tables.size() == 2);
       } else {
-        CHECK(plane.plan().chunks.empty());
+        CHECK(plane.plan(step).chunks.empty());
       }
       return why_of(submitted);
     });
@@ -223,7 +229,7 @@ TEST_CASE("Control: a step in steady state allocates nothing", "[control][memory
   Decoded const first = decode(plane, ids);
   // Each sequence's list of tokens doubles as it grows, from 57 to 114 to 228 to 456, and so do the step's
   // own lists: that and nothing else.
-  CHECK(first.inside <= 3 * sequences + 16);
+  CHECK(first.inside <= 3 * sequences + 24);
 
   for (SequenceId const id : ids) {
     REQUIRE(*plane.truncate(id, 32) == 32);  // a page's end: nothing to copy

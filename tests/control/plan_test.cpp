@@ -19,7 +19,7 @@ TEST_CASE("Plan: rows, indices and tokens are those of the chunks, in the order 
   add(plane, step, b, {50, 51, 52});
   add(plane, step, a, {7});
   REQUIRE(plane.submit(step));
-  Plan const& plan = plane.plan();
+  Plan const& plan = plane.plan(step);
   CHECK(plan.version == Plan::format_version);
   CHECK(plan.step == step);
   CHECK(plan.num_tokens() == 4);
@@ -38,12 +38,12 @@ TEST_CASE("Plan: a table entry is sent once", "[control][plan]")
     add(plane, step, a, {token});
     REQUIRE(plane.submit(step));
     bool const crosses = (token - 1) % 4 == 0;
-    REQUIRE(plane.plan().tables.size() == (crosses ? 1 : 0));
-    for (TableDelta const& delta : plane.plan().tables) {
+    REQUIRE(plane.plan(step).tables.size() == (crosses ? 1 : 0));
+    for (TableDelta const& delta : plane.plan(step).tables) {
       CHECK(delta.row == plane.info(a)->row);
       CHECK(delta.first == sent.size());
       CHECK(delta.count == 1);
-      sent.push_back(plane.plan().ids[delta.ids_at].value);
+      sent.push_back(plane.plan(step).ids[delta.ids_at].value);
     }
     REQUIRE(plane.commit(step));
   }
@@ -58,9 +58,9 @@ TEST_CASE("Plan: a new sequence's pages are sent whole, cached ones included", "
   StepId const step = begin(plane);
   add(plane, step, a, {9});
   REQUIRE(plane.submit(step));
-  REQUIRE(plane.plan().tables.size() == 1);
-  CHECK(plane.plan().tables[0].first == 0);
-  CHECK(plane.plan().tables[0].count == 3);
+  REQUIRE(plane.plan(step).tables.size() == 1);
+  CHECK(plane.plan(step).tables[0].first == 0);
+  CHECK(plane.plan(step).tables[0].count == 3);
   REQUIRE(plane.commit(step));
 }
 
@@ -75,18 +75,18 @@ TEST_CASE("Plan: after a failed step or a cut the entries are sent again", "[con
   step = begin(plane);
   add(plane, step, a, numbers(7, 10));
   REQUIRE(plane.submit(step));
-  REQUIRE(plane.plan().tables.size() == 1);
-  CHECK(plane.plan().tables[0].first <= 2);
-  CHECK(plane.plan().ids.back() == plane.table(a).back());
+  REQUIRE(plane.plan(step).tables.size() == 1);
+  CHECK(plane.plan(step).tables[0].first <= 2);
+  CHECK(plane.plan(step).ids.back() == plane.table(a).back());
   REQUIRE(plane.commit(step));
 
   REQUIRE(*plane.truncate(a, 4) == 4);
   step = begin(plane);
   add(plane, step, a, {50});
   REQUIRE(plane.submit(step));
-  REQUIRE(plane.plan().tables.size() == 1);
-  CHECK(plane.plan().tables[0].first == 1);
-  CHECK(plane.plan().tables[0].count == 1);
+  REQUIRE(plane.plan(step).tables.size() == 1);
+  CHECK(plane.plan(step).tables[0].first == 1);
+  CHECK(plane.plan(step).tables[0].count == 1);
 }
 
 TEST_CASE("digest and plans: two ranks that make the same calls agree, others do not",
@@ -94,20 +94,20 @@ TEST_CASE("digest and plans: two ranks that make the same calls agree, others do
 {
   Plane first = make_plane(10);
   Plane second = make_plane(10);
+  StepId step{};
   auto const both = [&](auto const& call) {
     call(first);
     call(second);
     REQUIRE(first.digest() == second.digest());
-    REQUIRE(first.plan() == second.plan());
+    REQUIRE(first.plan(step) == second.plan(step));
   };
   SequenceId a{};
   SequenceId f{};
-  StepId step{};
   both([&](Plane& p) { cache_only(p, numbers(1, 9)); });
   both([&](Plane& p) { a = prefilled(p, numbers(1, 14)); });
   both([&](Plane& p) { f = fork(p, a); });
   both([&](Plane& p) { step = begin(p); });
-  both([&](Plane& p) { add(p, step, f, numbers(60, 70)); });
+  both([&](Plane& p) { add_draft(p, step, f, numbers(60, 70)); });
   both([&](Plane& p) { add(p, step, a, {15}); });
   both([&](Plane& p) { REQUIRE(p.submit(step)); });
   both([&](Plane& p) { REQUIRE(p.commit(step, std::vector<Index>{5, 1})); });

@@ -25,7 +25,7 @@ TEST_CASE("commit: whole pages are published, the part page is not", "[control][
   check_sound(plane);
 }
 
-TEST_CASE("commit: one prompt computed four times in one step is held once from then on",
+TEST_CASE("commit: one prompt drafted four times in one step is held once from then on",
           "[control][publish]")
 {
   Plane plane = make_plane(24);
@@ -36,7 +36,7 @@ TEST_CASE("commit: one prompt computed four times in one step is held once from 
   }
   StepId step = begin(plane);
   for (SequenceId const id : ids) {
-    add(plane, step, id, numbers(1, 8));
+    add_draft(plane, step, id, numbers(1, 8));
   }
   REQUIRE(plane.submit(step));
   CHECK(plane.stats().held == 8);
@@ -47,18 +47,18 @@ TEST_CASE("commit: one prompt computed four times in one step is held once from 
 
   step = begin(plane);
   for (SequenceId const id : ids) {
-    add(plane, step, id, numbers(9, 17));
+    add_draft(plane, step, id, numbers(9, 17));
   }
   REQUIRE(plane.submit(step));
   // The pools learn of the pages that replaced the sequences' own: the whole table of all but the first.
-  REQUIRE(plane.plan().tables.size() == 4);
-  CHECK(plane.plan().tables[0].first == 2);
+  REQUIRE(plane.plan(step).tables.size() == 4);
+  CHECK(plane.plan(step).tables[0].first == 2);
   for (std::size_t i = 1; i < 4; ++i) {
-    TableDelta const delta = plane.plan().tables[i];
+    TableDelta const delta = plane.plan(step).tables[i];
     CHECK(delta.first == 0);
     CHECK(delta.count == 5);
     for (std::uint32_t p = 0; p < delta.count; ++p) {
-      CHECK(plane.plan().ids[delta.ids_at + p] == plane.table(ids[i])[p]);
+      CHECK(plane.plan(step).ids[delta.ids_at + p] == plane.table(ids[i])[p]);
     }
   }
   REQUIRE(plane.commit(step));
@@ -77,10 +77,10 @@ TEST_CASE("commit: a page that is cached already replaces the one that was compu
   SequenceId const late = open(plane, numbers(1, 9));  // opened before anything is cached
   SequenceId const early = prefilled(plane, numbers(1, 9));
   CHECK(plane.info(late)->miss == Miss::never_seen);
-  append(plane, late, numbers(1, 6));
+  append_draft(plane, late, numbers(1, 6));
   CHECK(pages(plane, late)[0] == pages(plane, early)[0]);
   CHECK(pages(plane, late)[1] != pages(plane, early)[1]);
-  append(plane, late, {7, 8});
+  append_draft(plane, late, {7, 8});
   CHECK(pages(plane, late)[1] == pages(plane, early)[1]);
   CHECK(plane.stats().merged_pages == 2);
   check_sound(plane);

@@ -47,21 +47,36 @@ TEST_CASE("Step: each call has its stage, and others are stale and change nothin
   stale(failed, true, true, true, true, true);
 }
 
-TEST_CASE("Step: one at a time", "[control][step]")
+TEST_CASE("Step: of each stream one that is built, and two in flight", "[control][step]")
 {
   Plane plane = make_plane(8);
-  StepId const step = begin(plane);
-  auto const second = plane.begin();
-  REQUIRE_FALSE(second);
-  CHECK(std::string(second.error().message().text) ==
+  STATIC_REQUIRE(Plane::max_steps_in_flight == 2);
+  StepId const first = begin(plane);
+  auto const refused = plane.begin();
+  REQUIRE_FALSE(refused);
+  CHECK(std::string(refused.error().message().text) ==
         "step = 1 (busy): is not over; commit, fail or drop it first");
-  REQUIRE(plane.submit(step));
+  REQUIRE(plane.submit(first));
+  StepId const second = begin(plane);
   CHECK(plane.begin().error().why == Why::busy);
-  REQUIRE(plane.commit(step));
-  CHECK(plane.begin());
+  REQUIRE(plane.submit(second));
+  CHECK(plane.begin().error().value == static_cast<std::int64_t>(first.value));  // the oldest
+  CHECK(plane.plan(first).step == first);
+  CHECK(plane.plan(second).step == second);
+  CHECK(plane.plan(first).slot != plane.plan(second).slot);
+  auto const elsewhere = plane.begin(StreamId{1});
+  REQUIRE(elsewhere);
+  CHECK(plane.commit(second).error().value == static_cast<std::int64_t>(first.value));
+  REQUIRE(plane.commit(first));
+  StepId const third = begin(plane);
+  REQUIRE(plane.submit(third));
+  CHECK(plane.plan(third).slot != plane.plan(second).slot);
+  REQUIRE(plane.commit(second));
+  REQUIRE(plane.commit(third));
+  REQUIRE(plane.drop(*elsewhere));
 }
 
-TEST_CASE("Step: a sequence is in it at most once, and busy until it ends", "[control][step]")
+TEST_CASE("Step: a sequence is in it at most once; forking and cutting it go on", "[control][step]")
 {
   Plane plane = make_plane(8);
   SequenceId const a = prefilled(plane, numbers(1, 6));
@@ -73,16 +88,52 @@ TEST_CASE("Step: a sequence is in it at most once, and busy until it ends", "[co
   CHECK(again.error().why == Why::busy);
   CHECK(std::string(again.error().detail.message().text) ==
         "sequence = 0 (busy): is in the step in flight; commit, fail or drop it first");
-  CHECK(plane.fork(a).error().why == Why::busy);
-  CHECK(plane.truncate(a, 2).error().why == Why::busy);
   CHECK(plane.digest() == before);
   CHECK(plane.info(a)->length == 6);
+  SequenceId const built = fork(plane, a);  // takes the rows that are real
+  CHECK(plane.info(built)->length == 6);
   REQUIRE(plane.submit(step));
-  CHECK(plane.fork(a).error().why == Why::busy);
-  CHECK(plane.truncate(a, 2).error().why == Why::busy);
+  SequenceId const flying = fork(plane, a);
+  CHECK(plane.info(flying)->length == 6);
+  CHECK(*plane.truncate(built, 2) == 2);
+  check_sound(plane);
   REQUIRE(plane.commit(step));
   CHECK(plane.info(a)->length == 7);
-  CHECK(plane.fork(a));
+  CHECK(plane.info(built)->length == 2);
+  CHECK(plane.info(flying)->length == 6);
+  check_sound(plane);
+}
+
+TEST_CASE("Step: a cut below its chunk voids the rows in flight, a longer one none",
+          "[control][step]")
+{
+  for (bool const submitted : {false, true}) {
+    CAPTURE(submitted);
+    Plane plane = make_plane(8);
+    SequenceId const a = prefilled(plane, numbers(1, 6));
+    SequenceId const b = open(plane, {50});
+    StepId const step = begin(plane);
+    add(plane, step, a, {7, 8, 9});
+    add(plane, step, b, {50});
+    if (submitted) {
+      REQUIRE(plane.submit(step));
+    }
+    CHECK(*plane.truncate(a, 9) == 6);  // all that is planned
+    CHECK(plane.info(a)->pages == 3);
+    CHECK(*plane.truncate(a, 5) == 5);
+    CHECK(plane.add(step, a, {Tokens{70}}).error().why ==
+          (submitted ? Why::stale_step : Why::busy));
+    check_sound(plane);
+    if (!submitted) {
+      REQUIRE(plane.submit(step));
+    }
+    CHECK(plane.plan(step).chunks.size() == (submitted ? 2 : 1));
+    REQUIRE(plane.commit(step));
+    CHECK(plane.info(a)->length == 5);
+    CHECK(plane.info(b)->length == 1);
+    CHECK(plane.info(a)->pages == 2);
+    check_sound(plane);
+  }
 }
 
 TEST_CASE("Step: rows are real from commit on, their pages are reserved from add on",
@@ -94,10 +145,13 @@ TEST_CASE("Step: rows are real from commit on, their pages are reserved from add
   add(plane, step, a, numbers(1, 9));
   CHECK(plane.info(a)->length == 0);
   CHECK(plane.info(a)->pages == 3);
-  CHECK(plane.plan().chunks.empty());
+  CHECK(plane.plan(step).chunks.empty());
+  CHECK(cached_rows(plane, numbers(1, 9)) == 0);
   REQUIRE(plane.submit(step));
   CHECK(plane.info(a)->length == 0);
-  CHECK(cached_rows(plane, numbers(1, 9)) == 0);
+  Tokens const prompt = numbers(1, 9);
+  CHECK(cached_rows(plane, prompt) == 8);  // later steps of the stream run after this one
+  CHECK(plane.probe({.tokens = prompt, .stream = StreamId{1}}).rows == 0);
   REQUIRE(plane.commit(step));
   CHECK(plane.info(a)->length == 9);
   CHECK(std::vector<Token>(plane.tokens(a).begin(), plane.tokens(a).end()) == numbers(1, 9));
@@ -115,7 +169,7 @@ TEST_CASE("Step: rows that are not accepted never existed, and their pages come 
     CAPTURE(accepted);
     SequenceId const a = prefilled(plane, {1, 2, 3});
     StepId const step = begin(plane);
-    add(plane, step, a, numbers(10, 18));
+    add_draft(plane, step, a, numbers(10, 18));
     CHECK(plane.info(a)->pages == 3);
     REQUIRE(plane.submit(step));
     REQUIRE(plane.commit(step, std::vector<Index>{accepted}));
@@ -140,9 +194,9 @@ TEST_CASE("Step: the decision is taken chunk by chunk", "[control][step]")
   SequenceId const b = prefilled(plane, {5, 6});
   SequenceId const c = open(plane, {9});
   StepId const step = begin(plane);
-  add(plane, step, b, {7, 8, 9});
-  add(plane, step, c, {1});
-  add(plane, step, a, {4, 5});
+  add_draft(plane, step, b, {7, 8, 9});
+  add_draft(plane, step, c, {1});
+  add_draft(plane, step, a, {4, 5});
   REQUIRE(plane.submit(step));
   REQUIRE(plane.commit(step, std::vector<Index>{2, 0, 1}));
   CHECK(plane.info(b)->length == 4);
@@ -165,7 +219,7 @@ TEST_CASE("Step: fail after submit leaves rows and tables as before the step", "
   add(plane, step, a, {7, 8, 9});        // writes in place
   add(plane, step, b, numbers(9, 12));
   REQUIRE(plane.submit(step));
-  CHECK(plane.plan().copies.size() == 1);
+  CHECK(plane.plan(step).copies.size() == 1);
   REQUIRE(plane.fail(step));
   CHECK(pages(plane, a) == table_a);
   CHECK(pages(plane, f) == table_f);
@@ -189,8 +243,8 @@ TEST_CASE("Step: an empty one may be submitted, committed, failed or dropped", "
   std::uint64_t const before = plane.digest();
   StepId step = begin(plane);
   REQUIRE(plane.submit(step));
-  CHECK(plane.plan().step == step);
-  CHECK(plane.plan().num_tokens() == 0);
+  CHECK(plane.plan(step).step == step);
+  CHECK(plane.plan(step).num_tokens() == 0);
   REQUIRE(plane.commit(step));
   step = begin(plane);
   REQUIRE(plane.drop(step));
@@ -200,8 +254,9 @@ TEST_CASE("Step: an empty one may be submitted, committed, failed or dropped", "
 TEST_CASE("Step: the stream of begin is the plan's", "[control][step]")
 {
   Plane plane = make_plane(2);
-  auto const step = plane.begin(StreamId{7});
+  auto const step = plane.begin(StreamId{3});
   REQUIRE(step);
   REQUIRE(plane.submit(*step));
-  CHECK(plane.plan().stream == StreamId{7});
+  CHECK(plane.begin(StreamId{max_streams}).error().why == Why::bad_config);
+  CHECK(plane.plan(*step).stream == StreamId{3});
 }

@@ -23,7 +23,7 @@ TEST_CASE("B-116 a speculative tail is reserved and not recorded", "[faults][lim
       for (kvcache::Index accepted = 1; accepted <= 5; ++accepted) {
         int const s = cache.open(range(1, 6));
         cache.append(s, range(1, 6));
-        cache.reserve(s, range(7, 11));
+        cache.reserve(s, range(7, 11), true);
         right = right && cache.table(s).size() == 3;
         cache.run();
         cache.commit(accepted);
@@ -35,7 +35,7 @@ TEST_CASE("B-116 a speculative tail is reserved and not recorded", "[faults][lim
       }
       int const s = cache.open(range(1, 3));
       cache.append(s, range(1, 3));
-      cache.reserve(s, range(4, 12));
+      cache.reserve(s, range(4, 12), true);
       right = right && cache.table(s).size() == 3;  // two boundaries at once
       cache.run();
       cache.commit(0);
@@ -43,7 +43,7 @@ TEST_CASE("B-116 a speculative tail is reserved and not recorded", "[faults][lim
       Random random(116);
       for (int round = 0; round < 1000 && right; ++round) {
         cache.truncate(s, 3);
-        right = cache.reserve(s, range(40, 48));
+        right = cache.reserve(s, range(40, 48), true);
         cache.run();
         auto const n = static_cast<kvcache::Index>(random.below(10));
         cache.commit(n);

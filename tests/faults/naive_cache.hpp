@@ -90,7 +90,7 @@ class NaiveCache {
     }
   }
 
-  bool reserve(int s, Text const& text)
+  bool reserve(int s, Text const& text, bool /*draft*/ = false)
   {
     Sequence& q = at(s);
     std::size_t const end = q.tokens.size() + text.size();

@@ -81,13 +81,13 @@ class RealCache {
   void forget(int tenant) { cache_.forget(domain_of(tenant)); }
 
   /// Plans the rows of one more chunk in an open step, which begins where there is none. False: refused.
-  bool reserve(int s, Text const& text)
+  bool reserve(int s, Text const& text, bool draft = false)
   {
     if (!step_) {
       auto begun = cache_.begin();
       step_.emplace(std::move(*begun));
     }
-    auto const added = step_->add(handle(s), {text});
+    auto const added = step_->add(handle(s), {.tokens = text, .draft = draft});
     if (added) {
       chunks_.push_back({s, text});
     }
@@ -157,10 +157,11 @@ class RealCache {
     close(s);
   }
 
+  /// As a stream sees it that runs after no other: what is committed.
   [[nodiscard]] kvcache::Index hit(Text const& text, int tenant = 0) const
   {
     kvcache::Domain const domain = domain_of(tenant);
-    return cache_.probe({.tokens = text, .domain = &domain}).rows;
+    return cache_.probe({.tokens = text, .domain = &domain, .stream = kvcache::StreamId{3}}).rows;
   }
   [[nodiscard]] kvcache::Index length(int s) const { return handle(s).length(); }
   [[nodiscard]] std::vector<std::uint32_t> table(int s) const

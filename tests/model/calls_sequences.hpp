@@ -126,8 +126,9 @@ bool open(World<T>& w, Operation const& o)
   require(opened.has_value() == twin.has_value(), "two instances: open");
   kvcache::Why const want = static_cast<kvcache::Index>(r.tokens.size()) > w.setting.longest()
                               ? kvcache::Why::too_large
-                            : w.books.live.size() == w.setting.max_sequences ? kvcache::Why::no_rows
-                                                                             : kvcache::Why::ok;
+                            : w.books.live.size() + w.books.rows_kept == w.setting.max_sequences
+                                ? kvcache::Why::no_rows
+                                : kvcache::Why::ok;
   require_equal(opened ? kvcache::Why::ok : opened.error().why, want, "open");
   if (!opened) {
     return false;
@@ -159,12 +160,15 @@ bool fork(World<T>& w, Operation const& o)
     return false;
   }
   std::size_t const i = o.a % w.books.live.size();
+  if (w.books.live[i].in_step) {
+    return false;
+  }
   auto forked = w.cache.fork(w.handles[i]);
   auto const twin = w.books.twin.fork(w.books.live[i].id);
   require(forked.has_value() == twin.has_value(), "two instances: fork");
-  kvcache::Why const want = w.books.live[i].in_step                          ? kvcache::Why::busy
-                            : w.books.live.size() == w.setting.max_sequences ? kvcache::Why::no_rows
-                                                                             : kvcache::Why::ok;
+  kvcache::Why const want = w.books.live.size() + w.books.rows_kept == w.setting.max_sequences
+                              ? kvcache::Why::no_rows
+                              : kvcache::Why::ok;
   require_equal(forked ? kvcache::Why::ok : forked.error().why, want, "fork");
   w.say("sequence " + std::to_string(w.books.live[i].id.slot) + ": " + kvcache::name(want));
   if (!forked) {
@@ -186,16 +190,19 @@ bool truncate(World<T>& w, Operation const& o)
   }
   std::size_t const i = o.a % w.books.live.size();
   NaiveSequence& s = w.books.live[i];
+  if (s.in_step) {
+    return false;
+  }
   auto const size = static_cast<kvcache::Index>(s.tokens.size());
   auto const length = static_cast<kvcache::Index>(o.b) % (size + 2);
   auto const kept = w.cache.truncate(w.handles[i], length);
   auto const twin = w.books.twin.truncate(s.id, length);
   require(kept.has_value() == twin.has_value(), "two instances: truncate");
   require_equal(kept ? kvcache::Why::ok : kept.error().why,
-                s.in_step ? kvcache::Why::busy : kvcache::Why::ok,
+                kvcache::Why::ok,
                 "truncate");
   w.say("sequence " + std::to_string(s.id.slot) + " of " + std::to_string(size) + " to " +
-        std::to_string(length) + (s.in_step ? ": busy" : ""));
+        std::to_string(length));
   if (!kept) {
     return false;
   }
@@ -224,6 +231,9 @@ bool close(World<T>& w, Operation const& o)
       w.tally.orphans += 1;
     }
   }
+  if (w.books.live[i].in_step) {
+    w.books.leave(w.books.twin.table(id));
+  }
   w.say("sequence " + std::to_string(id.slot));
   if (o.b % 2 == 0) {
     w.handles[i].close();
@@ -247,6 +257,7 @@ bool forget(World<T>& w, Operation const& o)
   w.cache.forget(w.domains[domain]);
   w.books.twin.forget(w.domains[domain]);
   w.books.epochs[domain] += 1;
+  w.books.forget_waiting(domain);
   w.say("domain " + std::to_string(domain));
   w.books.recount({.leave = true});
   for (std::uint32_t page = 1; page <= w.setting.pages; ++page) {

@@ -23,6 +23,9 @@ namespace kvcache_test {
 template <class T>
 bool begin(World<T>& w)
 {
+  if (w.books.step.stage > NaiveStep::Stage::open) {
+    return false;  // one step at a time here
+  }
   std::uint64_t const digest = w.cache.digest();
   auto begun = w.cache.begin();
   auto const twin = w.books.twin.begin();
@@ -71,7 +74,7 @@ bool add(World<T>& w, Operation const& o)
   std::size_t const i = o.a % w.books.live.size();
   NaiveSequence& s = w.books.live[i];
   std::vector<kvcache::Token> const tokens = next_tokens(s, w.setting, o.b, o.c);
-  auto const added = w.step->add(w.handles[i], {tokens});
+  auto const added = w.step->add(w.handles[i], draft_of(tokens));
   kvcache::Shortage const twin = w.books.add(s, tokens);
   require_equal(added ? kvcache::Why::ok : added.error().why, twin.why, "two instances: add");
   w.say("sequence " + std::to_string(s.id.slot) + " at " + std::to_string(s.tokens.size()) + ": " +
@@ -83,7 +86,7 @@ bool add(World<T>& w, Operation const& o)
 template <class T>
 void mark_submitted(World<T>& w)
 {
-  require(w.step->plan() == w.books.twin.plan(), "two instances made different plans");
+  require(w.step->plan() == w.books.twin.plan(w.books.step.id), "two instances made different plans");
   for (NaiveChunk& chunk : w.books.step.chunks) {
     chunk.planned = !chunk.orphan;
   }
@@ -91,6 +94,7 @@ void mark_submitted(World<T>& w)
   w.tally.planned_rows += static_cast<std::uint64_t>(w.step->plan().num_tokens());
   w.tally.copies += w.step->plan().copies.size();
   w.books.step.stage = NaiveStep::Stage::submitted;
+  w.books.step_was_submitted();
 }
 
 template <class T>
@@ -132,6 +136,7 @@ void retire(World<T>& w)
     }
   }
   w.books.step = {};
+  w.books.step_is_over();
 }
 
 template <class T>
@@ -282,7 +287,7 @@ bool drop(World<T>& w)
 template <class T>
 bool prepare(World<T>& w, Operation const& o)
 {
-  if (w.books.live.empty()) {
+  if (w.books.live.empty() || w.books.step.stage > NaiveStep::Stage::open) {
     return false;
   }
   using Chunk = typename World<T>::Cache::SequenceChunk;
@@ -299,7 +304,7 @@ bool prepare(World<T>& w, Operation const& o)
   }
   std::vector<Chunk> chunks;
   for (std::size_t i = 0; i < count; ++i) {
-    chunks.push_back({w.handles[who[i]], tokens[i]});
+    chunks.push_back({.sequence = w.handles[who[i]], .tokens = tokens[i], .draft = true});
   }
   auto prepared = w.cache.prepare(chunks);
   if (w.books.step.stage != NaiveStep::Stage::none) {

@@ -29,13 +29,14 @@ inline void check_plan(Books const& books, kvcache::Plan const& plan)
   std::size_t copies = 0;
   for (NaiveChunk const& chunk : books.step.chunks) {
     if (chunk.orphan) {
+      copies += chunk.copy_source != kvcache::zero_page ? 1U : 0U;
       continue;
     }
     require(at < plan.chunks.size(), "the plan lacks a chunk");
     kvcache::PlannedChunk const& planned = plan.chunks[at++];
     require(planned.sequence == chunk.sequence && planned.first_index == chunk.first &&
               static_cast<std::size_t>(planned.tokens) == chunk.tokens.size() &&
-              planned.row.value == chunk.sequence.slot,
+              planned.row == books.twin.info(chunk.sequence)->row,
             "the plan has another chunk than was added");
     if (chunk.copy_source != kvcache::zero_page) {
       require(copies < plan.copies.size(), "the plan lacks a copy");
@@ -48,7 +49,7 @@ inline void check_plan(Books const& books, kvcache::Plan const& plan)
     for (kvcache::Index i = 0; i < planned.tokens; ++i) {
       kvcache::Index const index = chunk.first + i;
       std::uint32_t const page = chunk.table[static_cast<std::size_t>(index / p)].value;
-      require(!books.tree.at(page) && books.tables[page] == 1,
+      require(!books.tree.at(page) && books.tables[page] + books.let_go[page] == 1,
               "I3: a row is planned in a page that others hold");
       require(slots.emplace(page, index % p).second, "a slot is planned twice");
     }

@@ -175,12 +175,53 @@ TEST_CASE("Pool: work is ordered on the caller's stream, and its calls do not gr
   REQUIRE(pool->apply(plan, StreamRef{&tag}));
   CHECK(device.last_stream == &tag);
   int const small = device.upload_calls;
+  int const small_runs = device.count_up_calls;
+  device.count_up_calls = 0;
   for (std::uint32_t row = 1; row < 4; ++row) {
     add_chunk(plan, row, 0, 5);
   }
   device.upload_calls = 0;
   REQUIRE(pool->apply(plan));
   CHECK(device.upload_calls == small);
+  CHECK(device.count_up_calls == small_runs);
+}
+
+TEST_CASE("Pool: behind open drafts the rows begin at the length that the device holds",
+          "[pool][apply]")
+{
+  auto pool = Pool<Layout>::create(geometry, pool_sizes(geometry, 8));
+  REQUIRE(pool);
+  Plan draft;
+  set_table(draft, 0, 0, {1, 2, 3});
+  set_table(draft, 1, 0, {4});
+  add_chunk(draft, 0, 2, 3);
+  REQUIRE(pool->apply(draft));
+  auto const first = pool->view(0);
+  bool const rejects = GENERATE(false, true);
+  if (rejects) {
+    first.set_length(0, 3);  // one of the three
+  }
+  Index const start = rejects ? 3 : 5;
+  Plan next;
+  next.slot = 1;
+  add_chunk(next, 1, 0, 2);
+  add_chunk(next, 0, 5, 2);
+  next.chunks[1].slack = 3;
+  REQUIRE(pool->apply(next));
+  auto const second = pool->view(1);
+  CHECK(second.index(1) == 1);
+  CHECK(second.index(2) == start);
+  CHECK(second.index(3) == start + 1);
+  CHECK(first.index(0) == 2);  // each slot has its own
+  CHECK(second.lengths[1] == 2);
+  CHECK(second.lengths[0] == start + 2);  // nobody rejected: it is all accepted
+
+  Plan last;  // the step after it may lie behind open drafts too
+  last.slot = 2;
+  add_chunk(last, 0, 7, 1);
+  last.chunks[0].slack = 2;
+  REQUIRE(pool->apply(last));
+  CHECK(pool->view(2).index(0) == start + 2);
 }
 
 TEST_CASE("Pool: the view's addresses hold for the pool's life, a move included", "[pool][apply]")

@@ -148,6 +148,11 @@ TEST_CASE_METHOD(Fixture, "Pool: a plan with a bad chunk is refused whole", "[po
   refused(with(0, 10, 7), "plan.chunks.first_index", 10, 16);
   refused(with(0, most, 1), "plan.chunks.first_index", most, 16);
   refused(with(0, 0, 10), "plan.chunks.tokens", 11, 10);  // together one too many
+  Plan slack = with(0, 3, 1);
+  slack.chunks[1].slack = 4;
+  refused(slack, "plan.chunks.slack", 4, 3);
+  slack.chunks[1].slack = -1;
+  refused(slack, "plan.chunks.slack", -1, 3);
   CHECK(pool.apply(good()));
 }
 
@@ -158,6 +163,9 @@ TEST_CASE_METHOD(Fixture,
   Plan plan = good();
   plan.version = 2;
   refused(plan, "plan.version", 2, 1);
+  plan = good();
+  plan.slot = Plan::num_slots;
+  refused(plan, "plan.slot", Plan::num_slots, Plan::num_slots);
   plan = good();
   add_chunk(plan, 1, 0, 1);
   add_chunk(plan, 1, 0, 1);

@@ -20,6 +20,7 @@ class CountingDevice final : public kvcache::Device {
   int copy_calls = 0;
   int upload_calls = 0;
   int zero_calls = 0;
+  int count_up_calls = 0;
   std::size_t live_bytes = 0;
   std::size_t largest = 0;
 
@@ -78,6 +79,14 @@ class CountingDevice final : public kvcache::Device {
     ++copy_calls;
     last_stream = stream.handle;
     host_.copy(copies, count, stream);
+  }
+  void count_up(kvcache::IndexRun const* runs,
+                std::size_t count,
+                kvcache::StreamRef stream) noexcept override
+  {
+    ++count_up_calls;
+    last_stream = stream.handle;
+    host_.count_up(runs, count, stream);
   }
 
   void* last_stream = nullptr;

@@ -70,11 +70,31 @@ inline void add(Plane& plane, kvcache::StepId step, kvcache::SequenceId id, Toke
   REQUIRE(*added == static_cast<kvcache::Index>(tokens.size()));
 }
 
+/// Adds tokens that may be accepted in part.
+inline void add_draft(Plane& plane,
+                      kvcache::StepId step,
+                      kvcache::SequenceId id,
+                      Tokens const& tokens)
+{
+  auto const added = plane.add(step, id, {.tokens = tokens, .draft = true});
+  REQUIRE(added);
+  REQUIRE(*added == static_cast<kvcache::Index>(tokens.size()));
+}
+
 /// A whole step that appends `tokens` to `id`.
 inline void append(Plane& plane, kvcache::SequenceId id, Tokens const& tokens)
 {
   kvcache::StepId const step = begin(plane);
   add(plane, step, id, tokens);
+  REQUIRE(plane.submit(step));
+  REQUIRE(plane.commit(step));
+}
+
+/// Likewise, as a draft that is accepted whole: attaches to nothing.
+inline void append_draft(Plane& plane, kvcache::SequenceId id, Tokens const& tokens)
+{
+  kvcache::StepId const step = begin(plane);
+  add_draft(plane, step, id, tokens);
   REQUIRE(plane.submit(step));
   REQUIRE(plane.commit(step));
 }

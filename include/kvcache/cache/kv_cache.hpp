@@ -17,6 +17,7 @@
 #include <initializer_list>
 #include <span>
 #include <utility>
+#include <vector>
 
 /// \file The facade: control and pool in one object, for a process that has both.
 ///
@@ -54,6 +55,8 @@ class KVCache {
   struct SequenceChunk {
     Sequence const& sequence;
     std::span<Token const> tokens;
+    Index count = 0;     ///< where `tokens` is empty: how many, named at commit
+    bool draft = false;  ///< may be accepted in part
   };
 
   /// **Errors** the first field of geometry or options that cannot work, and what would be right; `no_memory`.
@@ -140,15 +143,40 @@ class KVCache {
   {
     return state_->control.truncate(sequence.id_in(state_.get()), length);
   }
+  /// Preempted: pages and table row go back, identity and tokens stay. **Errors** see `Control::suspend`.
+  Result<Done> suspend(Sequence const& sequence) noexcept
+  {
+    return state_->control.suspend(sequence.id_in(state_.get()));
+  }
+  /// Attaches what is still cached of a suspended sequence. **Errors** see `Control::resume`.
+  [[nodiscard]] Result<Hit> resume(Sequence const& sequence, StreamRef stream = {})
+  {
+    return state_->control.resume(sequence.id_in(state_.get()), StreamId{stream.number});
+  }
+  /// Beams: sequence i goes on as a copy of what sequence `parents[i]` was, all at once.
+  /// **Errors** see `Control::reorder`.
+  Result<Done> reorder(std::span<Sequence const> sequences, std::span<Index const> parents)
+  {
+    std::vector<SequenceId> ids;
+    if (!detail::memory_sufficed_for([&] { ids.resize(sequences.size()); })) {
+      return detail::no_memory(sequences.size());
+    }
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      ids[i] = sequences[i].id_in(state_.get());
+    }
+    return state_->control.reorder(ids, parents);
+  }
+  /// The sequences that the last step that failed cut back; see `Control::cuts`.
+  [[nodiscard]] std::span<Cut const> cuts() const noexcept { return state_->control.cuts(); }
   /// Nothing cached in the domain is found any more; open sequences keep their rows and publish no more.
   void forget(Domain const& domain) noexcept { state_->control.forget(domain); }
 
   // ---- steps
 
-  /// Opens a step. **Errors** `busy`: the one before is not over.
+  /// Opens a step. **Errors** `busy`: the stream has a step open, or two in flight; `bad_config`: no such stream.
   [[nodiscard]] Result<Step> begin(StreamRef stream = {})
   {
-    auto const id = state_->control.begin();
+    auto const id = state_->control.begin(StreamId{stream.number});
     if (!id) {
       return id.error();
     }
@@ -163,7 +191,8 @@ class KVCache {
       return Shortage{.why = step.error().why, .detail = step.error()};
     }
     for (SequenceChunk const& chunk : chunks) {
-      if (auto added = step->add(chunk.sequence, {chunk.tokens}); !added) {
+      if (auto added = step->add(chunk.sequence, {chunk.tokens, chunk.count, chunk.draft});
+          !added) {
         return added.error();
       }
     }

@@ -55,7 +55,8 @@ class Step {
     return live().control.add(id_, sequence.id_in(state_), chunk);
   }
 
-  /// Makes the plan and applies it to the pool. **Stream** ordered on the step's; does not wait.
+  /// Makes the plan and applies it to the pool. **Stream** ordered on the step's; does not wait. On the host, which
+  /// has no streams, the kernels of the steps before have run by then.
   /// **Errors** `stale_step`, `no_memory`; the step can still be dropped.
   [[nodiscard]] Result<Done> submit()
   {
@@ -64,7 +65,7 @@ class Step {
       return made.error();
     }
     submitted_ = true;
-    if (auto applied = state.pool.apply(state.control.plan(), stream_); !applied) {
+    if (auto applied = state.pool.apply(state.control.plan(id_), stream_); !applied) {
       Error const error = applied.error();
       end();
       return error;
@@ -77,25 +78,27 @@ class Step {
   {
     KVCACHE_EXPECTS(state_ != nullptr && submitted_,
                     "kvcache: Step::view() needs a submitted step; call submit() first");
-    return state_->pool.view();
+    return state_->pool.view(plan().slot);
   }
-  /// What the step asked of the pool. **Pre** `submit` succeeded. Valid until the next step begins.
+  /// What the step asked of the pool. **Pre** `submit` succeeded. Valid until the step is over.
   [[nodiscard]] Plan const& plan() const
   {
     KVCACHE_EXPECTS(state_ != nullptr && submitted_,
                     "kvcache: Step::plan() needs a submitted step; call submit() first");
-    return state_->control.plan();
+    return state_->control.plan(id_);
   }
 
-  /// The kernels have run: of each chunk the first `accepted` tokens are real (empty: all of all), whole
-  /// pages are published, and the step is over. **Errors** `stale_step`, `bad_config`; nothing changed.
-  Result<Done> commit(std::span<Index const> accepted = {})
+  /// The kernels have run: of each planned chunk the first so many tokens are real (none given: all of all), whole
+  /// pages are published, and the step is over. Steps of one stream commit in the order of their submission.
+  /// **Errors** `stale_step`, `busy` (an older step), `bad_config`; nothing changed.
+  Result<Done> commit(std::span<Outcome const> outcomes = {})
   {
-    Result<Done> done = live().control.commit(id_, accepted);
-    if (done) {
-      state_ = nullptr;
-    }
-    return done;
+    return over(live().control.commit(id_, outcomes));
+  }
+  /// As above, with the number of accepted tokens of each planned chunk.
+  Result<Done> commit(std::span<Index const> accepted)
+  {
+    return over(live().control.commit(id_, accepted));
   }
 
  private:
@@ -111,6 +114,13 @@ class Step {
     KVCACHE_EXPECTS(state_ != nullptr,
                     "kvcache: this Step is over: it was committed, or moved from");
     return *state_;
+  }
+  Result<Done> over(Result<Done> done) noexcept
+  {
+    if (done) {
+      state_ = nullptr;
+    }
+    return done;
   }
   void end() noexcept
   {

@@ -27,14 +27,16 @@
 ///
 ///   open --------> length = rows found in the tree
 ///   begin, add --> rows planned, pages reserved          drop: nothing happened
-///   submit ------> the plan goes to the pools            fail: the rows never existed
+///   submit ------> the plan goes to the pools            fail: the rows never existed, nor what depends on them
 ///   commit ------> accepted rows are real; whole pages are published in the tree
 ///
 /// The same calls give the same ids on every rank: no device, no clock, no memory size is read here.
 /// A public call does all that it says or changes nothing.
 ///
-/// One step is in flight at a time. A sequence in that step answers `busy` to fork and truncate; closing it
-/// is allowed, the step then keeps its pages until it retires, because a kernel may still write them.
+/// A stream may have two steps submitted, or one and another that is being built; steps of a stream retire in the
+/// order of their submission. What a chunk that must be accepted whole will write is *pending*: its stream may
+/// attach to it at once, everybody else finds it after commit. Sequences may be forked, cut, suspended and closed
+/// meanwhile: the rules, and the failure that each prevents, are in `docs/life-of-a-token.md`.
 ///
 /// Cost: open O(prompt); add and commit O(tokens + pages touched); fork and close O(pages). A step in
 /// steady state allocates nothing but room in the index for pages that it completes.
@@ -50,6 +52,8 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
  public:
   using Base::options;
   using typename Base::PolicyOptions;
+
+  static constexpr std::uint32_t max_steps_in_flight = detail::SequenceState::max_flights - 1;
 
   /// **Errors** the first field of `options` that cannot work; `no_memory`.
   [[nodiscard]] static Result<Control> create(ControlOptions options,
@@ -67,135 +71,185 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
 
   // ---- steps
 
-  /// Opens a step. **Errors** `busy`: the step before has not retired. **Cost** O(1).
+  /// Opens a step of `stream`. **Cost** O(1).
+  /// **Errors** `busy`: the stream has a step open, or two in flight; `bad_config`: no such stream.
   [[nodiscard]] Result<StepId> begin(StreamId stream = {}) noexcept
   {
-    if (state_.step.stage != Stage::none) {
-      return detail::busy(state_.step.id);
+    if (stream.value >= max_streams) {
+      return Error{Why::bad_config, "stream", stream.value, "must be below", max_streams};
     }
-    state_.step.clear();
-    state_.step.id = StepId{state_.next_step++};
-    state_.step.stage = Stage::open;
-    state_.step.plan.stream = stream;
-    return state_.step.id;
+    StepState* empty = nullptr;
+    std::uint32_t submitted = 0;
+    for (StepState& t : state_.steps_of(stream)) {
+      if (t.stage == Stage::open) {
+        return detail::busy(t.id);
+      }
+      submitted += t.stage == Stage::submitted ? 1U : 0U;
+      empty = t.stage == Stage::none ? &t : empty;
+    }
+    if (submitted == max_steps_in_flight) {
+      return detail::busy(oldest(stream)->id);
+    }
+    empty->clear();
+    empty->id = StepId{state_.next_step++};
+    empty->stream = stream;
+    empty->stage = Stage::open;
+    return empty->id;
   }
 
-  /// Adds the next tokens of a sequence to an open step and reserves pages for their rows, evicting cached
-  /// pages where free ones do not suffice. Returns the rows planned. A sequence is in a step at most once.
-  /// **Cost** O(tokens + pages taken). **Errors** a `Shortage`, nothing changed.
+  /// Adds the next tokens of a sequence to an open step: attaches to whole pages that others hold or will write
+  /// in this step or before it, and reserves pages for the rest, evicting cached ones where free ones do not
+  /// suffice. Returns the rows planned: the chunk's last so many tokens are to be computed.
+  /// A sequence is in a step at most once. **Cost** O(tokens + pages taken).
+  /// **Errors** a `Shortage`, nothing changed.
   [[nodiscard]] Result<Index, Shortage> add(StepId id, SequenceId sequence, Chunk const& chunk)
   {
-    if (!at(id, Stage::open)) {
+    StepState* const t = state_.find(id, Stage::open);
+    if (t == nullptr) {
       return refused(detail::stale(id));
     }
-    detail::SequenceState* const s = idle(sequence);
-    if (s == nullptr) {
+    detail::SequenceState* const s = state_.find(sequence);
+    if (s == nullptr || s->suspended) {
       return refused(unusable(sequence));
     }
+    if (s->last_added[t->stream.value] == id ||
+        s->num_flights == detail::SequenceState::max_flights ||
+        (s->stream != t->stream && state_.in_flight(s->bound_until))) {
+      return refused(detail::in_step(sequence));
+    }
     if (Error const error =
-          detail::check(chunk, s->tokens.size(), state_.step.tokens.size(), options());
+          detail::check(chunk, state_.planned_end(*s), t->planned_tokens, options());
         error.why != Why::ok) {
       return refused(error);
     }
-    detail::ChunkState c = state_.draft(sequence, *s, chunk.tokens.size());
-    PageCount const room = state_.book.num_free() + state_.book.num_cached();
-    if (c.taken == room + 1 && state_.may_unpublish(c)) {
-      c.unpublished =
-        true;  // nobody else reads the page: it leaves the index and is written in place
-      c.copy_source = zero_page;
-      c.taken -= 1;
-    }
-    if (c.taken > room) {
-      state_.stats.shortages += 1;
-      return Shortage{.why = Why::no_pages,
-                      .need = c.taken,
-                      .free = state_.book.num_free(),
-                      .evictable = state_.book.num_cached(),
-                      .fenced = detail::fenced_pages(state_)};
-    }
-    if (!detail::memory_sufficed_for([&] { state_.reserve(*s, c); })) {
+    detail::ChunkState c{};
+    bool room = false;
+    if (!detail::memory_sufficed_for([&] {
+          c = state_.draft(*t, sequence, *s, chunk);
+          state_.reserve(*t, *s, c);
+        })) {
       return refused(detail::no_memory(chunk.tokens.size()));
     }
-    state_.grow(*s, c);
-    s->step_chunk = static_cast<std::uint32_t>(state_.step.chunks.size());
-    state_.step.tokens.insert(state_.step.tokens.end(), chunk.tokens.begin(), chunk.tokens.end());
-    state_.step.chunks.push_back(std::move(c));
-    return static_cast<Index>(chunk.tokens.size());
+    room = state_.grow(*t, *s, c);
+    if (!room) {
+      state_.stats.shortages += 1;
+      return Shortage{
+        .why = Why::no_pages,
+        .need = c.taken,
+        .free = state_.book.num_free() + state_.book.fences().num_waiting(t->stream),
+        .evictable = state_.book.num_cached(),
+        .fenced = detail::fenced_pages(state_) - state_.book.fences().num_waiting(t->stream)};
+    }
+    (void)detail::memory_sufficed_for([&] { state_.pend(*t, *s, c, chunk.tokens); });
+    s->flights[s->num_flights++] = {t, static_cast<std::uint32_t>(t->chunks.size())};
+    s->last_added[t->stream.value] = id;
+    s->bound_until = id;
+    s->stream = t->stream;
+    t->planned_tokens += static_cast<std::size_t>(c.tokens);
+    t->tokens.insert(t->tokens.end(), chunk.tokens.begin(), chunk.tokens.end());
+    t->chunks.push_back(std::move(c));
+    return t->chunks.back().tokens;
   }
 
-  /// Closes the step for adding and makes its plan. **Cost** O(chunks + table entries).
-  /// **Errors** `stale_step`, `no_memory`.
+  /// Closes the step for adding and makes its plan. What it makes pending is found by the stream from now on.
+  /// **Cost** O(chunks + table entries). **Errors** `stale_step`, `no_memory`.
   [[nodiscard]] Result<Done> submit(StepId id)
   {
-    if (!at(id, Stage::open)) {
+    StepState* const t = state_.find(id, Stage::open);
+    if (t == nullptr) {
       return detail::stale(id);
     }
-    if (!detail::memory_sufficed_for([&] { detail::make_plan(state_); })) {
-      StreamId const stream = plan().stream;
-      state_.step.plan.clear();
-      state_.step.plan.stream = stream;  // the step may be submitted again
-      return detail::no_memory(state_.step.tokens.size());
+    state_.settle_orphans(*t);
+    if (!detail::memory_sufficed_for([&] { detail::make_plan(state_, *t); })) {
+      t->plan.clear();
+      return detail::no_memory(t->tokens.size());
     }
-    detail::mark_planned(state_);
-    state_.step.stage = Stage::submitted;
+    detail::mark_planned(state_, *t);
+    t->stage = Stage::submitted;
+    state_.update_fences(t->stream);
+    state_.free_orphans(*t, t->id);
     return Done{};
   }
 
-  /// What the pools must do; empty before `submit`. Valid until the step retires.
-  [[nodiscard]] Plan const& plan() const noexcept { return state_.step.plan; }
+  /// What the pools must do for a submitted step; empty for any other. Valid until the step retires.
+  [[nodiscard]] Plan const& plan(StepId id) const noexcept
+  {
+    for (StepState const& t : state_.steps) {
+      if (t.id == id && t.stage == Stage::submitted) {
+        return t.plan;
+      }
+    }
+    return no_plan_;
+  }
 
   /// Takes an open step back: nothing happened. **Cost** as its adds. **Errors** `stale_step`.
   Result<Done> drop(StepId id) noexcept
   {
-    if (!at(id, Stage::open)) {
+    StepState* const t = state_.find(id, Stage::open);
+    if (t == nullptr) {
       return detail::stale(id);
     }
-    for (std::size_t i = state_.step.chunks.size(); i-- > 0;) {
-      state_.undo(state_.step.chunks[i]);
-    }
-    state_.step.clear();
+    state_.drop(*t);
     return Done{};
   }
 
-  /// Retires a submitted step that ran: of each planned chunk the first `accepted` tokens are real from now
-  /// on (all, where the span is empty), the others never existed. Whole pages are published.
-  /// **Cost** O(tokens + pages). **Errors** `stale_step`, `bad_config`; nothing changed.
-  Result<Done> commit(StepId id, std::span<Index const> accepted = {})
+  /// Retires the oldest step of its stream, which ran: of each planned chunk the first so many tokens are real from
+  /// now on, the others never existed. Whole pages are published. `outcomes` has one entry a planned chunk, or
+  /// none: everything is accepted, and nothing was planned by count.
+  /// **Cost** O(tokens + pages). **Errors** `stale_step`, `busy` (an older step), `bad_config`; nothing changed.
+  Result<Done> commit(StepId id, std::span<Outcome const> outcomes = {})
   {
-    if (!at(id, Stage::submitted)) {
+    StepState* const t = state_.find(id, Stage::submitted);
+    if (t == nullptr) {
       return detail::stale(id);
     }
-    if (Error const error = detail::check(accepted, plan().chunks); error.why != Why::ok) {
+    if (t != oldest(t->stream)) {
+      return detail::busy(oldest(t->stream)->id);
+    }
+    if (Error const error = detail::check(outcomes, t->chunks, options()); error.why != Why::ok) {
       return error;
     }
-    std::size_t planned = 0;
-    for (detail::ChunkState& chunk : state_.step.chunks) {
-      Index const real = accepted.empty() || !chunk.planned ? chunk.tokens : accepted[planned];
-      planned += chunk.planned ? 1U : 0U;
-      state_.settle(chunk, real);
+    if (!detail::memory_sufficed_for([&] { reserve_names(*t, outcomes); })) {
+      return detail::no_memory(t->tokens.size());
     }
-    for (detail::ChunkState const& chunk : state_.step.chunks) {
-      if (!chunk.orphan) {
-        (void)detail::memory_sufficed_for(
-          [&] { state_.publish(state_.sequences[chunk.sequence.slot]); });
-      }
-    }
-    state_.step.clear();
+    StreamId const stream = t->stream;
+    state_.commit(*t, [&](std::size_t i, detail::ChunkState const& c) {
+      return outcomes.empty() ? Outcome{.accepted = c.tokens, .tokens = {}} : outcomes[i];
+    });
+    state_.cuts.clear();
+    fail_doomed(stream);
     return Done{};
   }
 
-  /// Retires a submitted step that did not run to its end: its rows never existed. **Errors** `stale_step`.
+  /// As above, with the number of accepted tokens of each planned chunk; none was planned by count.
+  Result<Done> commit(StepId id, std::span<Index const> accepted)
+  {
+    std::vector<Outcome> outcomes;
+    if (!detail::memory_sufficed_for([&] { outcomes.resize(accepted.size()); })) {
+      return detail::no_memory(accepted.size());
+    }
+    for (std::size_t i = 0; i < accepted.size(); ++i) {
+      outcomes[i].accepted = accepted[i];
+    }
+    return commit(id, std::span<Outcome const>(outcomes));
+  }
+
+  /// Retires a submitted step that did not run to its end: its plan was applied, its rows never existed, and later steps of the stream
+  /// lose what depends on them. `cuts()` tells which sequences fell back. A step that is not the oldest of its stream
+  /// fails as soon as it is. **Errors** `stale_step`.
   Result<Done> fail(StepId id) noexcept
   {
-    if (!at(id, Stage::submitted)) {
+    StepState* const t = state_.find(id, Stage::submitted);
+    if (t == nullptr) {
       return detail::stale(id);
     }
-    for (std::size_t i = state_.step.chunks.size(); i-- > 0;) {
-      state_.revert(state_.step.chunks[i]);
-    }
-    state_.step.clear();
+    t->doomed = true;
+    state_.cuts.clear();
+    fail_doomed(t->stream);
     return Done{};
   }
+  /// The sequences that the last `fail`, or a commit that let one happen, cut back, with the rows that they keep.
+  [[nodiscard]] std::span<Cut const> cuts() const noexcept { return state_.cuts; }
 
   // ---- truth
 
@@ -213,14 +267,44 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
   using Base::unusable;
   using Stage = detail::StepState::Stage;
 
-  [[nodiscard]] bool at(StepId id, Stage stage) const noexcept
+  using StepState = detail::StepState;
+
+  [[nodiscard]] StepState* oldest(StreamId stream) noexcept
   {
-    return id == state_.step.id && state_.step.stage == stage;
+    StepState* found = nullptr;
+    for (StepState& t : state_.steps_of(stream)) {
+      if (t.stage == Stage::submitted && (found == nullptr || t.id < found->id)) {
+        found = &t;
+      }
+    }
+    return found;
+  }
+  void fail_doomed(StreamId stream) noexcept
+  {
+    for (StepState* t = oldest(stream); t != nullptr && t->doomed; t = oldest(stream)) {
+      state_.fail(*t);
+    }
+  }
+  /// Room for names that come only now; those of named chunks were reserved by `add`.
+  void reserve_names(StepState& t, std::span<Outcome const> outcomes)
+  {
+    std::size_t planned = 0;
+    for (detail::ChunkState const& c : t.chunks) {
+      if (c.planned && planned < outcomes.size()) {
+        Outcome const& outcome = outcomes[planned++];
+        if (c.counts() && !c.named) {
+          auto& tokens = state_.sequences[c.sequence.slot].tokens;
+          detail::reserve_to(tokens, tokens.size() + outcome.tokens.size());
+        }
+      }
+    }
   }
   [[nodiscard]] static Shortage refused(Error const& error) noexcept
   {
     return {.why = error.why, .detail = error};
   }
+
+  Plan no_plan_{};
 };
 
 }  // namespace kvcache::inline v0_1

@@ -33,22 +33,27 @@ struct PageCopy {
   friend bool operator==(PageCopy const&, PageCopy const&) = default;
 };
 
-/// A sequence's tokens in the step: rows `first_index .. first_index + tokens - 1` are written.
+/// A sequence's tokens in the step: rows `first_index .. first_index + tokens - 1` are written. Where drafts of
+/// an earlier step are still open, the rows begin up to `slack` earlier, at the length the device holds.
 struct PlannedChunk {
   SequenceId sequence;
   RowId row;
   Index first_index;
   Index tokens;
+  Index slack = 0;
   friend bool operator==(PlannedChunk const&, PlannedChunk const&) = default;
 };
 
 /// See the file comment.
 struct Plan {
+  static constexpr std::uint32_t num_slots = 3 * max_streams;
   static constexpr std::uint32_t format_version = 1;
 
   std::uint32_t version = format_version;
   StepId step{};
   StreamId stream{};
+  std::uint32_t slot =
+    0;  ///< which of the pool's sets of step arrays; no two steps in flight have the same
   std::vector<TableDelta> tables;
   std::vector<PageId> ids;
   std::vector<PageCopy> copies;
@@ -67,6 +72,7 @@ struct Plan {
   {
     step = {};
     stream = {};
+    slot = 0;
     tables.clear();
     ids.clear();
     copies.clear();

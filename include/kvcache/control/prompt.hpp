@@ -16,11 +16,21 @@ struct Prompt {
   std::span<Token const> tokens;
   Domain const* domain = nullptr;  ///< null: the empty domain
   Index fresh_tail = 1;  ///< tokens at the end that are always left to compute; at least 1
+  StreamId stream{};     ///< whose steps will compute the rest: their pending pages are found too
 };
 
-/// The tokens that a sequence computes in one step.
+/// The tokens that a sequence computes in one step: named now, or a number of them that are named at commit.
+/// A draft may be accepted in part; everything else is accepted whole, so other sequences may rely on it.
 struct Chunk {
   std::span<Token const> tokens;
+  Index count = 0;  ///< where `tokens` is empty: how many
+  bool draft = false;
+};
+
+/// How a chunk of a step ended.
+struct Outcome {
+  Index accepted = 0;             ///< its first so many tokens are real
+  std::span<Token const> tokens;  ///< their names, where the chunk gave only a count
 };
 
 /// What a prefix hit gives.

@@ -29,9 +29,11 @@ class Reclaimed {
   struct Entry {
     DomainId domain;
     std::uint32_t generation;
-    PageId parent;  // the page before the first one, zero_page at the root
+    PageId parent;             // the page before the first one, zero_page at the root
+    std::uint32_t parent_use;  // which use of that page it was
     PageCount pages;
     bool whole_span;
+    bool skipped;  // nothing was evicted: the span that ends with `parent` stepped aside
   };
   std::vector<Entry> entries_;
   std::vector<PageId> pages_;  // of each entry, last page first

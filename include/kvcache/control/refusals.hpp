@@ -2,8 +2,8 @@
 #pragma once
 
 #include <kvcache/control/options.hpp>
-#include <kvcache/control/plan.hpp>
 #include <kvcache/control/prompt.hpp>
+#include <kvcache/control/step_state.hpp>
 #include <kvcache/core/error.hpp>
 #include <kvcache/core/ids.hpp>
 
@@ -51,46 +51,101 @@ namespace kvcache::inline v0_1::detail {
   return check(prompt.tokens, options.vocabulary);
 }
 
-/// A chunk for a sequence of `length` rows, in a step that holds `step_tokens` tokens so far.
+/// A chunk behind `end` rows, in a step that plans `step_tokens` tokens so far.
 [[nodiscard]] inline Error check(Chunk const& chunk,
-                                 std::size_t length,
+                                 Index end,
                                  std::size_t step_tokens,
                                  ControlOptions const& options) noexcept
 {
-  if (chunk.tokens.empty()) {
-    return {Why::bad_config, "chunk.tokens", 0, "must hold at least", 1};
+  if (!chunk.tokens.empty() && chunk.count != 0) {
+    return {Why::bad_config, "chunk.count", chunk.count, "must be 0 where the tokens are named"};
   }
-  if (chunk.tokens.size() > static_cast<std::size_t>(options.max_step_tokens) - step_tokens) {
+  std::size_t const tokens = chunk.tokens.empty() && chunk.count > 0
+                               ? static_cast<std::size_t>(chunk.count)
+                               : chunk.tokens.size();
+  if (tokens == 0) {
+    return {Why::bad_config,
+            chunk.count < 0 ? "chunk.count" : "chunk.tokens",
+            chunk.count,
+            "must be at least",
+            1};
+  }
+  if (tokens > static_cast<std::size_t>(options.max_step_tokens) - step_tokens) {
     return {Why::too_large,
             "tokens of the step",
-            static_cast<std::int64_t>(step_tokens + chunk.tokens.size()),
+            static_cast<std::int64_t>(step_tokens + tokens),
             "must be at most max_step_tokens, which is",
             options.max_step_tokens};
   }
-  if (length + chunk.tokens.size() > static_cast<std::size_t>(options.max_sequence_tokens)) {
-    return too_large("tokens of the sequence", length + chunk.tokens.size(), options);
+  if (static_cast<std::size_t>(end) + tokens >
+      static_cast<std::size_t>(options.max_sequence_tokens)) {
+    return too_large("tokens of the sequence", static_cast<std::size_t>(end) + tokens, options);
   }
   return check(chunk.tokens, options.vocabulary);
 }
 
-[[nodiscard]] inline Error check(std::span<Index const> accepted,
-                                 std::vector<PlannedChunk> const& chunks) noexcept
+/// The outcomes of a step's planned chunks.
+[[nodiscard]] inline Error check(std::span<Outcome const> outcomes,
+                                 std::vector<ChunkState> const& chunks,
+                                 ControlOptions const& options) noexcept
 {
-  if (!accepted.empty() && accepted.size() != chunks.size()) {
-    return {Why::bad_config,
-            "accepted",
-            static_cast<std::int64_t>(accepted.size()),
-            "must be empty (all), or one number a planned chunk:",
-            static_cast<std::int64_t>(chunks.size())};
-  }
-  for (std::size_t i = 0; i < accepted.size(); ++i) {
-    if (accepted[i] < 0 || accepted[i] > chunks[i].tokens) {
-      return {Why::bad_config,
-              "accepted",
-              accepted[i],
-              "must be 0 to the tokens of its chunk,",
-              chunks[i].tokens};
+  std::size_t planned = 0;
+  for (ChunkState const& c : chunks) {
+    if (!c.planned) {
+      continue;
     }
+    std::size_t const i = planned++;
+    if (outcomes.empty()) {
+      if (!c.named && c.counts()) {
+        return {Why::bad_config,
+                "outcomes",
+                0,
+                "must name the tokens of chunks that were planned by count"};
+      }
+      continue;
+    }
+    if (i >= outcomes.size()) {
+      continue;
+    }
+    Outcome const& outcome = outcomes[i];
+    if (outcome.accepted < 0 || outcome.accepted > c.tokens) {
+      return {Why::bad_config,
+              "outcome.accepted",
+              outcome.accepted,
+              "must be 0 to the tokens of its chunk,",
+              c.tokens};
+    }
+    if (!c.draft && c.counts() && outcome.accepted != c.tokens) {
+      return {Why::bad_config,
+              "outcome.accepted",
+              outcome.accepted,
+              "of a chunk that is no draft must be all its tokens,",
+              c.tokens};
+    }
+    if (!c.named && c.counts() &&
+        outcome.tokens.size() != static_cast<std::size_t>(outcome.accepted)) {
+      return {Why::bad_config,
+              "outcome.tokens",
+              static_cast<std::int64_t>(outcome.tokens.size()),
+              "must name each accepted token of a chunk planned by count:",
+              outcome.accepted};
+    }
+    if (c.named && !outcome.tokens.empty()) {
+      return {Why::bad_config,
+              "outcome.tokens",
+              static_cast<std::int64_t>(outcome.tokens.size()),
+              "must be empty for a chunk that was added with its tokens"};
+    }
+    if (Error const error = check(outcome.tokens, options.vocabulary); error.why != Why::ok) {
+      return error;
+    }
+  }
+  if (!outcomes.empty() && outcomes.size() != planned) {
+    return {Why::bad_config,
+            "outcomes",
+            static_cast<std::int64_t>(outcomes.size()),
+            "must be none (all accepted), or one for each planned chunk:",
+            static_cast<std::int64_t>(planned)};
   }
   return {};
 }
@@ -137,6 +192,11 @@ namespace kvcache::inline v0_1::detail {
           "step",
           static_cast<std::int64_t>(step.value),
           "is not over; commit, fail or drop it first"};
+}
+
+[[nodiscard]] inline Error is_suspended(SequenceId id) noexcept
+{
+  return {Why::suspended, "sequence", id.slot, "gave its pages back; resume it first"};
 }
 
 [[nodiscard]] inline Error in_step(SequenceId id) noexcept

@@ -14,43 +14,49 @@
 
 namespace kvcache::inline v0_1::detail {
 
-/// Whether only the step in flight holds `page`, the `index`-th of its tables, and `chunk` is the first of its
-/// chunks that does. Pages are shared at one index only, so the other chunks are asked for that one.
-template <class State>
-[[nodiscard]] bool is_fenced_by(State const& state,
-                                ChunkState const& chunk,
-                                PageId page,
-                                std::size_t index) noexcept
+/// Calls `visit(PageId)` for every hold of a step in flight: what sequences let go of, copies' sources, pending pages.
+template <class State, class Visit>
+void for_each_step_hold(State const& state, Visit&& visit)
 {
-  std::uint32_t holders = state.book.tree().contains(page) ? 1U : 0U;
-  bool before = true;
-  for (ChunkState const& c : state.step.chunks) {
-    before = before && &c != &chunk;
-    bool const holds =
-      c.copy_source == page || (index < c.orphan_table.size() && c.orphan_table[index] == page);
-    if (holds && before) {
-      return false;
+  for (StepState const& t : state.steps) {
+    for (PageId const page : t.orphans) {
+      visit(page);
     }
-    holders += holds ? 1U : 0U;
+    for (ChunkState const& c : t.chunks) {
+      if (c.copies()) {
+        visit(c.copy_source);
+      }
+      for (PageCount i = 0; i < c.pending; ++i) {
+        visit(t.pending[c.pending_at + i]);
+      }
+    }
   }
-  return state.book.allocator().count(page) == holders;
 }
 
-/// Pages that only the step in flight holds, in tables of closed sequences or as sources of copies: they come
-/// back when it retires. **Cost** O(their number x chunks).
+/// Pages that no sequence uses and that come back when steps in flight retire.
+/// **Cost** O(pages held by steps), times their number for pages that steps hold more than once.
 template <class State>
 [[nodiscard]] PageCount fenced_pages(State const& state) noexcept
 {
-  PageCount fenced = 0;
-  for (ChunkState const& c : state.step.chunks) {
-    for (std::size_t i = 0; i < c.orphan_table.size(); ++i) {
-      fenced += is_fenced_by(state, c, c.orphan_table[i], i) ? 1U : 0U;
+  PageCount fenced = state.book.fences().num_waiting();
+  std::size_t visited = 0;
+  for_each_step_hold(state, [&](PageId page) {
+    std::uint32_t const indexed = state.book.tree().contains(page) ? 1U : 0U;
+    std::uint32_t const holders = state.book.allocator().count(page) - indexed;
+    std::uint32_t same = 1;
+    bool seen = false;
+    if (holders > 1) {
+      std::size_t at = 0;
+      same = 0;
+      for_each_step_hold(state, [&](PageId other) {
+        same += other == page ? 1U : 0U;
+        seen = seen || (other == page && at < visited);
+        ++at;
+      });
     }
-    if (c.copies()) {
-      auto const part = static_cast<std::size_t>(c.first_index / state.options.page_tokens);
-      fenced += is_fenced_by(state, c, c.copy_source, part) ? 1U : 0U;
-    }
-  }
+    fenced += !seen && same == holders ? 1U : 0U;
+    ++visited;
+  });
   return fenced;
 }
 
@@ -83,7 +89,10 @@ template <class State>
     h = mix(h, s.generation);
     if (s.live()) {
       h = mix(h, std::uint64_t{s.domain.value} << 32 | s.domain_generation);
-      h = mix(h, std::uint64_t{s.indexed} << 32 | s.step_chunk);
+      h = mix(h,
+              std::uint64_t{s.indexed} << 32 | std::uint64_t{s.num_flights} << 1 |
+                (s.suspended ? 1U : 0U));
+      h = mix(h, std::uint64_t{s.row.value} << 32 | static_cast<std::uint32_t>(s.attach_limit));
       h = hash_words(h, s.tokens.data(), s.tokens.size());
       for (PageId const page : s.table) {
         h = mix(h, page.value);
@@ -93,10 +102,21 @@ template <class State>
   for (std::uint32_t const slot : state.free_slots) {
     h = mix(h, slot);
   }
-  h = mix(h, static_cast<std::uint64_t>(state.step.stage));
-  for (ChunkState const& c : state.step.chunks) {
-    h = mix(h, std::uint64_t{c.sequence.slot} << 32 | static_cast<std::uint32_t>(c.tokens));
-    h = mix(h, std::uint64_t{c.copy_source.value} << 32 | c.taken);
+  for (RowId const row : state.free_rows) {
+    h = mix(h, row.value);
+  }
+  for (StepState const& t : state.steps) {
+    if (t.stage == StepState::Stage::none) {
+      continue;
+    }
+    h = mix(h, t.id.value << 8 | static_cast<std::uint64_t>(t.stage) << 4 | (t.doomed ? 1U : 0U));
+    for (ChunkState const& c : t.chunks) {
+      h = mix(h, std::uint64_t{c.sequence.slot} << 32 | static_cast<std::uint32_t>(c.tokens));
+      h = mix(h,
+              std::uint64_t{c.copy_source.value} << 32 | c.taken << 2 | (c.orphan ? 2U : 0U) |
+                (c.dead ? 1U : 0U));
+      h = mix(h, std::uint64_t{c.pending} << 32 | static_cast<std::uint32_t>(c.first_index));
+    }
   }
   return h;
 }
@@ -120,6 +140,7 @@ template <class State>
     return true;
   };
   std::uint32_t live = 0;
+  std::uint32_t rows = 0;
   for (std::uint32_t slot = 0; slot < state.sequences.size(); ++slot) {
     SequenceState const& s = state.sequences[slot];
     if (!s.live()) {
@@ -132,11 +153,14 @@ template <class State>
     if (!hold(s.table)) {
       return {"I5: a table entry is no page of the pool", slot};
     }
-    std::size_t rows = s.tokens.size();
-    if (s.step_chunk != nil) {
-      rows += static_cast<std::size_t>(state.step.chunks[s.step_chunk].tokens);
+    if (s.suspended) {
+      if (!s.table.empty() || s.num_flights != 0) {
+        return {"a suspended sequence holds pages", slot};
+      }
+      continue;
     }
-    if (s.table.size() != state.pages_of(rows)) {
+    ++rows;
+    if (s.table.size() != state.pages_of(state.planned_end(s))) {
       return {"I5: pages of a sequence differ from ceil(rows / page_tokens)", slot};
     }
     bool const publishes = s.domain_generation == tree.generation(s.domain);
@@ -155,12 +179,27 @@ template <class State>
   if (live + state.free_slots.size() != state.sequences.size()) {
     return {"slots were lost or listed twice", live};
   }
-  for (ChunkState const& c : state.step.chunks) {
-    if (!hold(c.orphan_table)) {
-      return {"I5: a table entry is no page of the pool", c.sequence.slot};
+  for (StepState const& t : state.steps) {
+    if (!hold(t.orphans)) {
+      return {"I5: a page that a step keeps is no page of the pool",
+              static_cast<std::uint32_t>(t.id.value)};
     }
-    holders[c.copy_source.value] += c.copies() ? 1U : 0U;
+    rows += static_cast<std::uint32_t>(t.rows.size());
+    for (ChunkState const& c : t.chunks) {
+      holders[c.copy_source.value] += c.copies() ? 1U : 0U;
+      for (PageCount i = 0; i < c.pending; ++i) {
+        PageId const page = t.pending[c.pending_at + i];
+        holders[page.value] += 1;
+        if (tree.contains(page) && state.book.tag(page).step != t.id) {
+          return {"I4: a pending page is not tagged with its step", page.value};
+        }
+      }
+    }
   }
+  if (rows + state.free_rows.size() != state.options.max_sequences) {
+    return {"table rows were lost or listed twice", rows};
+  }
+  state.book.fences().for_each([&](PageId page) { holders[page.value] += 1; });
   PageCount free = 0;
   for (std::uint32_t page = 1; page <= state.options.pages; ++page) {
     std::uint32_t const counted = holders[page] + (tree.contains(PageId{page}) ? 1U : 0U);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <kvcache/control/control_state.hpp>
 #include <kvcache/control/options.hpp>
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/refusals.hpp>
+#include <kvcache/control/retire_moves.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/ids.hpp>
@@ -40,8 +40,8 @@ class SequenceCalls {
       return {.rows = 0, .shared_rows = 0, .new_pages = 0, .miss = Miss::never_seen};
     }
     std::optional<DomainId> const domain = tree().find(domain_of(prompt));
-    Match const match =
-      tree().match(domain.value_or(DomainId{nil}), prompt.tokens, matchable(prompt));
+    Match match = tree().match(domain.value_or(DomainId{nil}), prompt.tokens, matchable(prompt));
+    state_.settle_match(match, prompt.stream);
     return {
       .rows = match.rows(options().page_tokens),
       .shared_rows = match.full_pages * options().page_tokens,
@@ -57,7 +57,7 @@ class SequenceCalls {
     if (Error const error = detail::check(prompt, options()); error.why != Why::ok) {
       return error;
     }
-    if (state_.free_slots.empty()) {
+    if (!has_room()) {
       return detail::no_rows(options());
     }
     detail::SequenceState& s = state_.sequences[state_.free_slots.back()];
@@ -65,36 +65,46 @@ class SequenceCalls {
     if (!detail::memory_sufficed_for([&] {
           s.domain = state_.book.intern(domain_of(prompt));
           match = tree().match(s.domain, prompt.tokens, matchable(prompt));
-          state_.attach(s, prompt.tokens, match);
+          state_.settle_match(match, prompt.stream);
+          state_.attach(s, prompt.tokens.size(), match);
+          auto const rows = static_cast<std::size_t>(match.rows(options().page_tokens));
+          s.tokens.assign(prompt.tokens.begin(),
+                          prompt.tokens.begin() + static_cast<std::ptrdiff_t>(rows));
         })) {
       s.table.clear();
       s.tokens.clear();
       return detail::no_memory(prompt.tokens.size());
     }
     s.domain_generation = tree().generation(s.domain);
-    SequenceId const id = state_.enter(s, static_cast<PageCount>(match.full_pages), match.miss);
+    s.attach_limit = matchable(prompt);
+    state_.hold(s, static_cast<PageCount>(match.full_pages), prompt.stream);
     state_.stats.prompt_tokens += prompt.tokens.size();
-    state_.stats.hit_tokens += static_cast<std::uint64_t>(s.cached);
+    state_.stats.hit_tokens += static_cast<std::uint64_t>(s.length());
     state_.stats.misses[static_cast<std::size_t>(match.miss)] += 1;
-    return id;
+    return state_.enter(s, match.miss);
   }
 
   /// A second sequence with the same rows. Pages are shared; the first of the two that writes into a shared
   /// page gets a copy of it. **Cost** O(pages + tokens).
-  /// **Errors** `stale_sequence`, `busy` (in the step in flight), `no_rows`, `no_memory`.
+  /// **Errors** `stale_sequence`, `suspended`, `no_rows`, `no_memory`.
   [[nodiscard]] Result<SequenceId> fork(SequenceId id)
   {
-    detail::SequenceState const* const from = idle(id);
-    if (from == nullptr) {
+    detail::SequenceState const* const from = state_.find(id);
+    if (from == nullptr || from->suspended) {
       return unusable(id);
     }
-    if (state_.free_slots.empty()) {
+    if (!has_room()) {
       return detail::no_rows(options());
     }
+    Index const length = state_.settled(*from, from->length());
     detail::SequenceState& s = state_.sequences[state_.free_slots.back()];
     if (!detail::memory_sufficed_for([&] {
-          s.table.assign(from->table.begin(), from->table.end());
-          s.tokens.assign(from->tokens.begin(), from->tokens.end());
+          s.table.assign(from->table.begin(), from->table.begin() + state_.pages_of(length));
+          s.tokens.assign(from->tokens.begin(), from->tokens.begin() + length);
+          if (detail::StepState* const step = state_.touching(*from); step != nullptr) {
+            step->orphan_room += s.table.size() + 1;
+            detail::reserve_to(step->orphans, step->orphan_room);
+          }
         })) {
       s.table.clear();
       s.tokens.clear();
@@ -102,27 +112,33 @@ class SequenceCalls {
     }
     s.domain = from->domain;
     s.domain_generation = from->domain_generation;
-    return state_.enter(s, from->indexed, Miss::none);
+    s.attach_limit = from->attach_limit;
+    s.stream = from->stream;
+    s.bound_until = from->bound_until;
+    auto const whole = static_cast<PageCount>(length / options().page_tokens);
+    state_.hold(s, detail::smaller(from->indexed, whole), from->stream);
+    return state_.enter(s, Miss::none);
   }
 
   /// Cuts the sequence to its first `length` rows; a longer `length` keeps all. Returns the length kept.
-  /// **Cost** O(pages dropped). **Errors** `stale_sequence`, `busy`, `bad_config`, `no_memory`.
+  /// **Cost** O(pages dropped). **Errors** `stale_sequence`, `suspended`, `bad_config`, `no_memory`.
   [[nodiscard]] Result<Index> truncate(SequenceId id, Index length)
   {
-    detail::SequenceState* const s = idle(id);
-    if (s == nullptr) {
+    detail::SequenceState* const s = state_.find(id);
+    if (s == nullptr || s->suspended) {
       return unusable(id);
     }
     if (length < 0) {
       return Error{Why::bad_config, "length", length, "must not be negative"};
     }
-    if (length >= s->length()) {
+    if (length >= state_.planned_end(*s)) {
       return s->length();
     }
-    if (!detail::memory_sufficed_for([&] { state_.cut(*s, length); })) {
+    Index const kept = state_.settled(*s, length < s->length() ? length : s->length());
+    if (!detail::memory_sufficed_for([&] { state_.cut(*s, kept); })) {
       return detail::no_memory(static_cast<std::size_t>(length));
     }
-    return length;
+    return kept;
   }
 
   /// Ends the sequence; what it published stays cached. In a step, the step keeps its pages until it retires.
@@ -133,14 +149,86 @@ class SequenceCalls {
     if (s == nullptr) {
       return detail::stale(id);
     }
-    if (s->step_chunk != nil) {
-      detail::ChunkState& chunk = state_.step.chunks[s->step_chunk];
-      chunk.orphan = true;
-      chunk.orphan_table = std::move(s->table);
-      s->table.clear();
+    if (!s->suspended) {
+      state_.vacate(*s);
     }
-    state_.shrink(s->table, 0);
     state_.give_slot(*s, id.slot);
+    return Done{};
+  }
+
+  /// Preempted: pages and table row go back, what is published stays cached, tokens and identity stay. What
+  /// the sequence has in flight counts for nobody. **Cost** O(pages). **Errors** `stale_sequence`, `suspended`.
+  Result<Done> suspend(SequenceId id) noexcept
+  {
+    detail::SequenceState* const s = state_.find(id);
+    if (s == nullptr || s->suspended) {
+      return unusable(id);
+    }
+    state_.vacate(*s);
+    s->suspended = true;
+    return Done{};
+  }
+  /// Attaches what is still cached of a suspended sequence; the rest of its tokens is to be added again.
+  /// **Post** `info(id).length` rows need no computing. **Cost** O(tokens).
+  /// **Errors** `stale_sequence`, `bad_config` (not suspended), `no_rows`, `no_memory`.
+  [[nodiscard]] Result<Hit> resume(SequenceId id, StreamId stream = {})
+  {
+    detail::SequenceState* const s = state_.find(id);
+    if (s == nullptr) {
+      return detail::stale(id);
+    }
+    if (!s->suspended) {
+      return Error{Why::bad_config, "sequence", id.slot, "is not suspended"};
+    }
+    if (state_.free_rows.empty()) {
+      return detail::no_rows(options());
+    }
+    auto const rows = static_cast<Index>(s->tokens.size());
+    Match match = tree().match(s->domain, s->tokens, rows);
+    state_.settle_match(match, stream);
+    if (!detail::memory_sufficed_for([&] { state_.attach(*s, s->tokens.size(), match); })) {
+      s->table.clear();
+      return detail::no_memory(s->tokens.size());
+    }
+    s->tokens.resize(static_cast<std::size_t>(match.rows(options().page_tokens)));
+    s->domain_generation = tree().generation(s->domain);
+    s->attach_limit = rows;
+    s->cached = s->length();
+    s->miss = match.miss;
+    state_.hold(*s, static_cast<PageCount>(match.full_pages), stream);
+    return Hit{.rows = s->length(),
+               .shared_rows = match.full_pages * options().page_tokens,
+               .new_pages = state_.pages_of(rows) - static_cast<PageCount>(match.full_pages),
+               .miss = match.miss};
+  }
+
+  /// Beams: sequence i goes on as a copy of what sequence `parents[i]` was, all at once. Pages are shared.
+  /// **Pre** no sequence twice. **Cost** O(pages + tokens of those that change).
+  /// **Errors** `stale_sequence`, `busy` (a step in flight has one), `bad_config`, `no_memory`; nothing changed.
+  Result<Done> reorder(std::span<SequenceId const> ids, std::span<Index const> parents)
+  {
+    if (ids.size() != parents.size()) {
+      return Error{Why::bad_config,
+                   "parents",
+                   static_cast<std::int64_t>(parents.size()),
+                   "must be one for each sequence:",
+                   static_cast<std::int64_t>(ids.size())};
+    }
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (idle(ids[i]) == nullptr) {
+        return unusable(ids[i]);
+      }
+      if (parents[i] < 0 || static_cast<std::size_t>(parents[i]) >= ids.size()) {
+        return Error{Why::bad_config,
+                     "parents",
+                     parents[i],
+                     "must be 0 or more, and below the number of sequences,",
+                     static_cast<std::int64_t>(ids.size())};
+      }
+    }
+    if (!detail::memory_sufficed_for([&] { state_.reorder(ids, parents); })) {
+      return detail::no_memory(ids.size());
+    }
     return Done{};
   }
 
@@ -162,7 +250,8 @@ class SequenceCalls {
     return SequenceInfo{.length = s->length(),
                         .cached = s->cached,
                         .pages = static_cast<PageCount>(s->table.size()),
-                        .row = RowId{id.slot},
+                        .row = s->row,
+                        .suspended = s->suspended,
                         .miss = s->miss};
   }
   /// The sequence's pages in order, empty for a stale one; valid until the next call that changes control.
@@ -201,19 +290,26 @@ class SequenceCalls {
     auto const tokens = static_cast<Index>(prompt.tokens.size());
     return tokens > prompt.fresh_tail ? tokens - prompt.fresh_tail : 0;
   }
-  /// The sequence, if no step in flight has it.
+  [[nodiscard]] bool has_room() const noexcept
+  {
+    return !state_.free_slots.empty() && !state_.free_rows.empty();
+  }
+  /// The sequence, if it has pages and no step in flight has it.
   [[nodiscard]] detail::SequenceState* idle(SequenceId id) noexcept
   {
     detail::SequenceState* const s = state_.find(id);
-    return s != nullptr && s->step_chunk == nil ? s : nullptr;
+    return s != nullptr && !s->suspended && !state_.in_flight(s->bound_until) ? s : nullptr;
   }
 
   [[nodiscard]] Error unusable(SequenceId id) const noexcept
   {
-    return state_.find(id) == nullptr ? detail::stale(id) : detail::in_step(id);
+    detail::SequenceState const* const s = state_.find(id);
+    return s == nullptr   ? detail::stale(id)
+           : s->suspended ? detail::is_suspended(id)
+                          : detail::in_step(id);
   }
 
-  detail::ControlState<Allocator, Prefix, Replacement> state_;
+  detail::RetireMoves<Allocator, Prefix, Replacement> state_;
 
  private:
   Domain empty_domain_{};

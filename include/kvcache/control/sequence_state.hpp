@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 /// \file What control keeps of one sequence.
@@ -18,27 +19,56 @@ struct SequenceInfo {
   Index cached = 0;  ///< rows that came from the tree when it was opened
   PageCount pages = 0;
   RowId row{};  ///< of the page table
+  bool suspended = false;
   Miss miss = Miss::none;
+};
+
+/// A sequence that a failed step cut back: what lies beyond `length` must be computed again.
+struct Cut {
+  SequenceId sequence;
+  Index length;
+  friend bool operator==(Cut const&, Cut const&) = default;
 };
 
 namespace detail {
 
+struct StepState;
+
+/// A chunk of a step that has not retired.
+struct Flight {
+  StepState* step = nullptr;
+  std::uint32_t chunk = 0;
+};
+
 /// Pages, tokens and stage of one sequence; lives in a slot that is used again.
 struct SequenceState {
-  std::uint32_t generation = 0;    // even: the slot is empty
-  std::uint32_t step_chunk = nil;  // its chunk in the step in flight, nil: in none
+  static constexpr std::uint32_t max_flights =
+    3;  // two steps in flight and one that is being built
+
+  std::uint32_t generation = 0;  // even: the slot is empty
+  bool suspended = false;        // tokens are kept, pages and row are not
+  std::uint8_t num_flights = 0;
+  Flight flights[max_flights]{};  // oldest first
   DomainId domain{};
-  std::uint32_t domain_generation = 0;  // of the domain when it was opened
+  std::uint32_t domain_generation = 0;  // of the domain when it was opened or resumed
   RowId row{};
+  StreamId stream{};                 // the steps that it depends on are of this stream ...
+  StepId bound_until{};              // ... until this one retires
+  StepId last_added[max_streams]{};  // by stream: the step that took its last chunk
   Index cached = 0;
+  Index attach_limit = 0;  // rows beyond this are always computed
   Miss miss = Miss::none;
   PageCount indexed = 0;      // leading pages that are in the tree, as whole pages of this sequence
   PageCount synced = 0;       // leading table entries that the pools hold
-  std::vector<Token> tokens;  // committed: their number is the length
+  std::vector<Token> tokens;  // committed or attached: their number is the length
   std::vector<PageId> table;
 
   [[nodiscard]] bool live() const noexcept { return generation % 2 != 0; }
   [[nodiscard]] Index length() const noexcept { return static_cast<Index>(tokens.size()); }
+  [[nodiscard]] std::span<Flight const> in_flight() const noexcept
+  {
+    return {flights, num_flights};
+  }
 };
 
 }  // namespace detail

@@ -21,8 +21,7 @@ struct Stats {
   PageCount free = 0;
   PageCount held = 0;    ///< in the table of a sequence, or used by a step
   PageCount cached = 0;  ///< only the prefix tree holds them: evictable
-  PageCount fenced =
-    0;  ///< of the held ones: wait for the step in flight, no live sequence uses them
+  PageCount fenced = 0;  ///< of the held ones: no sequence uses them, they wait for steps in flight
 
   std::uint32_t sequences = 0;
   std::uint32_t tree_spans = 0;
@@ -33,6 +32,8 @@ struct Stats {
   std::uint64_t misses[num_misses]{};  ///< opens by `Miss`
   std::uint64_t planned_rows = 0;      ///< rows of submitted steps
   std::uint64_t committed_rows = 0;
+  std::uint64_t attached_rows =
+    0;  ///< rows that `add` found in the tree, of this step's or an earlier one's
   std::uint64_t evicted_pages = 0;
   std::uint64_t copied_pages = 0;  ///< copies in submitted plans
   std::uint64_t merged_pages = 0;  ///< duplicates replaced by a cached page at commit

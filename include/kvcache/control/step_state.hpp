@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <kvcache/control/page_book.hpp>
 #include <kvcache/control/plan.hpp>
+#include <kvcache/control/reclaimed.hpp>
+#include <kvcache/control/sequence_state.hpp>
 #include <kvcache/core/ids.hpp>
 
 #include <cstddef>
@@ -13,22 +14,45 @@
 
 namespace kvcache::inline v0_1::detail {
 
-/// What `add` did for one chunk.
+/// What `add` did for one chunk. Rows of a chunk, in the order of the sequence:
+/// [ attached: found in the tree ][ tokens: planned, written by the step ]
 struct ChunkState {
   SequenceId sequence{};
-  std::size_t first_token = 0;  // in the step's tokens
-  Index tokens = 0;
-  Index first_index = 0;
-  PageCount pages_before = 0;      // of the table, before the chunk
-  PageCount taken = 0;             // pages from the pool: the new ones, and a copy's target
+  std::size_t first_token =
+    0;                       // of the attached ones, in the step's tokens; a count has none there
+  Index attached = 0;        // rows
+  Index tokens = 0;          // rows planned
+  Index first_index = 0;     // of the first planned row, if earlier drafts are accepted whole
+  Index slack = 0;           // how much earlier it may begin
+  bool named = false;        // the tokens are known
+  bool draft = false;        // may be accepted in part
+  bool unpublished = false;  // the part page left the index to be written in place
+  bool orphan = false;   // its sequence was closed, cut or suspended: the result counts for nobody
+  bool dead = false;     // an earlier step that it depends on failed
+  bool planned = false;  // it is in the plan
+  PageCount pages_before = 0;  // of the table, before the chunk
+  PageCount taken = 0;         // pages from the pool: the new ones, and a copy's target last
+  PageCount from_waiting = 0;  // of these, the last so many came from the stream's waiting pages
   PageId copy_source = zero_page;  // the shared page that is copied; the step holds it
-  bool unpublished = false;        // the part page left the index to be written in place
-  bool orphan = false;             // its sequence was closed; the table is here
-  bool planned = false;            // it is in the plan
-  std::size_t reclaimed = 0;       // entries of the step's journal before the chunk
-  std::vector<PageId> orphan_table;
+  PageId copy_target = zero_page;
+  PageId replaced =
+    zero_page;            // what stood in the table: the source, or a copy of it by the same step
+  PageCount copy_at = 0;  // its place in the table
+  Index copy_rows = 0;
+  std::size_t reclaimed = 0;      // entries of the step's journal before the chunk
+  StepId bound_before{};          // of the sequence
+  std::size_t pending_at = 0;     // in the step's pending pages
+  PageCount pending = 0;          // pages that the chunk makes pending
+  std::size_t pending_index = 0;  // place of the first in the tables of those who hold it
+  std::vector<PageId>
+    orphan_table;  // of an orphan that is computed all the same, for those who attached
+  RowId orphan_row{};
 
   [[nodiscard]] bool copies() const noexcept { return copy_source != zero_page; }
+  /// Its result changes the sequence.
+  [[nodiscard]] bool counts() const noexcept { return !orphan && !dead; }
+  /// The end of its rows, if everything is accepted.
+  [[nodiscard]] Index end() const noexcept { return first_index + tokens; }
 };
 
 /// A step from `begin` to its end. The object is used again, so that steps allocate nothing in the long run.
@@ -36,35 +60,39 @@ struct StepState {
   enum class Stage : std::uint8_t { none, open, submitted };
 
   StepId id{};
+  StreamId stream{};
   Stage stage = Stage::none;
+  bool doomed = false;  // it fails as soon as the steps before it have retired
   std::vector<ChunkState> chunks;
-  std::vector<Token> tokens;  // of all chunks, in the order of `add`
+  std::size_t planned_tokens = 0;
+  std::vector<Token> tokens;  // of all named chunks, in the order of `add`
+  std::vector<PageId>
+    pending;  // pages in the index that only this stream may use yet; the step holds them
+  std::vector<PageId>
+    orphans;  // pages let go by sequences of the step while it was open; the step holds them
+  std::size_t orphan_room = 0;  // how many pages may become orphans
+  std::vector<RowId> rows;      // table rows that kernels may still read
   Reclaimed reclaimed;
   Plan plan;
 
-  /// Chunks that copy from `page`, and the most rows that one of them copies.
-  struct Readers {
-    std::uint32_t copies = 0;
-    Index rows = 0;
-  };
-  [[nodiscard]] Readers readers(PageId page, std::int32_t page_tokens) const noexcept
+  /// The `index`-th page of a table is one that chunk `c` of this step will write.
+  [[nodiscard]] bool will_write(ChunkState const& c, PageId page, std::size_t index) const noexcept
   {
-    Readers found{};
-    for (ChunkState const& chunk : chunks) {
-      if (chunk.copy_source == page) {
-        Index const rows = chunk.first_index % page_tokens;
-        found.copies += 1;
-        found.rows = rows > found.rows ? rows : found.rows;
-      }
-    }
-    return found;
+    return index >= c.pending_index && index - c.pending_index < c.pending &&
+           pending[c.pending_at + index - c.pending_index] == page;
   }
 
   void clear() noexcept
   {
     stage = Stage::none;
+    doomed = false;
     chunks.clear();
+    planned_tokens = 0;
     tokens.clear();
+    pending.clear();
+    orphans.clear();
+    orphan_room = 0;
+    rows.clear();
     reclaimed.clear();
     plan.clear();
   }

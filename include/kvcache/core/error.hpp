@@ -18,6 +18,7 @@ enum class Why : std::uint8_t {
   stale_sequence,  ///< the sequence was closed, or never opened here
   stale_step,      ///< the step was committed, dropped or failed
   busy,            ///< the sequence or the stream is in a step that must end first
+  suspended,       ///< the sequence gave its pages back; resume it first
   no_pages,        ///< not enough pages now; closing, committing or evicting can free some
   no_rows,         ///< every table row is held by a sequence
   too_large,       ///< can never fit, whatever is freed
@@ -39,6 +40,8 @@ enum class Why : std::uint8_t {
       return "stale step";
     case Why::busy:
       return "busy";
+    case Why::suspended:
+      return "suspended";
     case Why::no_pages:
       return "no pages";
     case Why::no_rows:

@@ -45,6 +45,9 @@ using StepId = Id<struct StepIdTag, std::uint64_t>;
 /// A stream of steps, in the order in which the device runs them.
 using StreamId = Id<struct StreamIdTag>;
 
+/// Streams are numbered from 0; this many can have steps at the same time.
+inline constexpr std::uint32_t max_streams = 4;
+
 /// A sequence: `slot` is used again after a close, `generation` tells the users apart.
 struct SequenceId {
   std::uint32_t slot{};

@@ -11,9 +11,11 @@
 
 namespace kvcache::inline v0_1 {
 
-/// A stream of the device (a `cudaStream_t`), or nothing on the host.
+/// A stream of the device: its handle (a `cudaStream_t`; nothing on the host), and the number by which
+/// control knows it. Steps of one number run one after the other.
 struct StreamRef {
   void* handle = nullptr;
+  std::uint32_t number = 0;
 };
 
 /// `blocks` pieces of `bytes`: piece i goes from `source + i * stride` to `target + i * stride`.
@@ -23,6 +25,14 @@ struct StridedCopy {
   std::size_t bytes;
   std::size_t stride;
   std::uint32_t blocks;
+};
+
+/// `count` numbers from `*start + offset` on go to `target`: the indices of tokens whose first place the device knows.
+struct IndexRun {
+  std::int32_t const* start;
+  std::int32_t* target;
+  std::int32_t count;
+  std::int32_t offset = 0;
 };
 
 /// Memory of one device. Implementations are used by one thread at a time.
@@ -44,6 +54,8 @@ class Device {
   virtual void zero(std::byte* target, std::size_t bytes, StreamRef stream) noexcept = 0;
   /// Copies inside the device; pieces of one call do not overlap. **Stream** ordered, one launch.
   virtual void copy(StridedCopy const* copies, std::size_t count, StreamRef stream) noexcept = 0;
+  /// Reads `start` and writes `target` on the device. **Stream** ordered, one launch.
+  virtual void count_up(IndexRun const* runs, std::size_t count, StreamRef stream) noexcept = 0;
 };
 
 }  // namespace kvcache::inline v0_1

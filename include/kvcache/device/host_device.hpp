@@ -39,6 +39,15 @@ class HostDevice final : public Device {
       }
     }
   }
+  void count_up(IndexRun const* runs, std::size_t count, StreamRef) noexcept override
+  {
+    for (std::size_t i = 0; i < count; ++i) {
+      std::int32_t const start = *runs[i].start + runs[i].offset;
+      for (std::int32_t k = 0; k < runs[i].count; ++k) {
+        runs[i].target[k] = start + k;
+      }
+    }
+  }
 
  private:
   static constexpr std::align_val_t alignment{

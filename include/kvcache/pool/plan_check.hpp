@@ -84,6 +84,13 @@ namespace kvcache::inline v0_1::detail {
             "must leave its tokens below max_sequence_tokens, which is",
             options.max_sequence_tokens};
   }
+  if (chunk.slack < 0 || chunk.slack > chunk.first_index) {
+    return {Why::bad_config,
+            "plan.chunks.slack",
+            chunk.slack,
+            "must be 0 to first_index, which is",
+            chunk.first_index};
+  }
   return {};
 }
 
@@ -92,6 +99,9 @@ namespace kvcache::inline v0_1::detail {
 {
   if (plan.version != Plan::format_version) {
     return {Why::bad_config, "plan.version", plan.version, "must be", Plan::format_version};
+  }
+  if (plan.slot >= Plan::num_slots) {
+    return {Why::bad_config, "plan.slot", plan.slot, "must be below", Plan::num_slots};
   }
   if (plan.chunks.size() > options.max_sequences) {
     return {Why::bad_config,

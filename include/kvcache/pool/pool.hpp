@@ -24,7 +24,7 @@
 /// \file The bytes behind the page ids, on one device.
 ///
 ///   arena   [ zeros | page 1 | page 2 | ... ]     own or the caller's; layout decides the inside of a page
-///   meta    [ table: rows x row_pages | layer offsets | the step's tokens ]   addresses never change
+///   meta    [ table: rows x row_pages | layer offsets | lengths | a set of step arrays per slot ]   addresses never change
 ///
 /// A worker holds a pool and no scheduler: it applies the plans of control in order, and hands views to its
 /// kernels. Table rows persist from step to step, a plan brings only what changed.
@@ -74,10 +74,13 @@ class Pool {
         arena_(std::exchange(other.arena_, nullptr)),
         meta_(std::exchange(other.meta_, nullptr)),
         owns_arena_(other.owns_arena_),
+        latest_(other.latest_),
         staging_(std::move(other.staging_)),
-        staged_tokens_(other.staged_tokens_),
         copies_(std::move(other.copies_))
   {
+    for (std::uint32_t slot = 0; slot < Plan::num_slots; ++slot) {
+      staged_tokens_[slot] = other.staged_tokens_[slot];
+    }
   }
   Pool(Pool const&) = delete;
   Pool& operator=(Pool const&) = delete;
@@ -129,19 +132,26 @@ class Pool {
     }
     device().copy(copies_.data(), copies_.size(), stream);
     auto const tokens = static_cast<std::size_t>(plan.num_tokens());
-    std::size_t const words = tokens > staged_tokens_ ? tokens : staged_tokens_;
-    put(rows_at, words, stream);
-    put(rows_at + max_tokens(), words, stream);
-    put(rows_at + 2 * max_tokens(), plan.chunks.size() + 1, stream);
-    put(0, rows_at, stream);
-    staged_tokens_ = tokens;
+    std::size_t const words =
+      tokens > staged_tokens_[plan.slot] ? tokens : staged_tokens_[plan.slot];
+    put(plan.slot, rows_at, words, stream);
+    put(plan.slot, rows_at + max_tokens(), words, stream);
+    put(plan.slot, rows_at + 2 * max_tokens(), plan.chunks.size() + 1, stream);
+    put(plan.slot, 0, rows_at, stream);
+    device().count_up(runs_.data(), runs_.size(), stream);
+    device().count_up(ends_.data(), ends_.size(), stream);
+    staged_tokens_[plan.slot] = tokens;
+    latest_ = plan.slot;
     return Done{};
   }
 
-  /// What the kernels of the step applied last see. The addresses in it hold for the pool's life.
-  [[nodiscard]] View view() const noexcept
+  /// What the kernels of the step applied last see.
+  [[nodiscard]] View view() const noexcept { return view(latest_); }
+  /// What the kernels of the step see whose plan has this `slot`. The addresses in it hold for the pool's life.
+  /// **Pre** `slot < Plan::num_slots`.
+  [[nodiscard]] View view(std::uint32_t slot) const noexcept
   {
-    std::byte* const step = meta_ + counts_at();
+    std::byte* const step = meta_ + counts_at(slot);
     std::size_t const tokens = max_tokens();
     auto const* const counts = reinterpret_cast<Index const*>(step);
     return {
@@ -160,7 +170,8 @@ class Pool {
       .counts = counts,
       .token_row = reinterpret_cast<std::uint32_t const*>(counts + rows_at),
       .token_index = counts + rows_at + tokens,
-      .chunk_first = counts + rows_at + 2 * tokens};
+      .chunk_first = counts + rows_at + 2 * tokens,
+      .lengths = reinterpret_cast<Index*>(meta_ + lengths_at())};
   }
 
  private:
@@ -175,7 +186,8 @@ class Pool {
 
   static constexpr std::size_t rows_at = 2;  // words of the step, behind the counts
 
-  // The meta block: table, layer offsets, then what changes each step: {tokens, chunks}, rows, indices, firsts.
+  // The meta block: table, layer offsets, a length per row, then per slot what changes each step:
+  // {tokens, chunks}, rows, indices, firsts.
   [[nodiscard]] std::size_t max_tokens() const noexcept
   {
     return static_cast<std::size_t>(options_.max_step_tokens);
@@ -184,14 +196,16 @@ class Pool {
   {
     return std::size_t{options_.max_sequences} * options_.row_pages() * sizeof(std::int32_t);
   }
-  [[nodiscard]] std::size_t counts_at() const noexcept
+  [[nodiscard]] std::size_t lengths_at() const noexcept
   {
     return offsets_at() + static_cast<std::size_t>(layers_) * sizeof(std::uint32_t);
   }
-  [[nodiscard]] std::uint64_t meta_bytes() const noexcept
+  [[nodiscard]] std::size_t counts_at(std::uint32_t slot) const noexcept
   {
-    return counts_at() + step_words() * sizeof(Index);
+    return lengths_at() +
+           (std::size_t{options_.max_sequences} + slot * step_words()) * sizeof(Index);
   }
+  [[nodiscard]] std::uint64_t meta_bytes() const noexcept { return counts_at(Plan::num_slots); }
   [[nodiscard]] std::size_t step_words() const noexcept
   {
     return rows_at + 2 * max_tokens() + options_.max_sequences + 1;
@@ -207,8 +221,10 @@ class Pool {
       return false;
     }
     device().zero(arena_, footprint_.page_bytes(), {});
-    put(rows_at, 2 * max_tokens(), {});  // all of it padding
-    device().zero(meta_ + counts_at(), rows_at * sizeof(Index), {});
+    for (std::uint32_t slot = 0; slot < Plan::num_slots; ++slot) {
+      put(slot, rows_at, 2 * max_tokens(), {});  // all of it padding
+      device().zero(meta_ + counts_at(slot), rows_at * sizeof(Index), {});
+    }
     std::uint32_t const per_layer = footprint_.tiles_per_page / static_cast<std::uint32_t>(layers_);
     for (std::int32_t layer = 0; layer < layers_; ++layer) {
       std::uint32_t const offset = static_cast<std::uint32_t>(layer) * per_layer;
@@ -221,9 +237,9 @@ class Pool {
   }
 
   /// Uploads `count` words of the staged step from word `at` on.
-  void put(std::size_t at, std::size_t count, StreamRef stream) noexcept
+  void put(std::uint32_t slot, std::size_t at, std::size_t count, StreamRef stream) noexcept
   {
-    device().upload(meta_ + counts_at() + at * sizeof(Index),
+    device().upload(meta_ + counts_at(slot) + at * sizeof(Index),
                     staging_.data() + at,
                     count * sizeof(Index),
                     stream);
@@ -237,17 +253,26 @@ class Pool {
     std::size_t const firsts_at = indices_at + max_tokens();
     staging_[0] = static_cast<Index>(tokens);
     staging_[1] = static_cast<Index>(plan.chunks.size());
+    runs_.clear();
+    ends_.clear();
+    auto* const indices = reinterpret_cast<Index*>(meta_ + counts_at(plan.slot)) + indices_at;
+    auto* const lengths = reinterpret_cast<Index*>(meta_ + lengths_at());
     std::size_t token = 0;
     for (std::size_t c = 0; c < plan.chunks.size(); ++c) {
       PlannedChunk const& chunk = plan.chunks[c];
       staging_[firsts_at + c] = static_cast<Index>(token);
+      if (chunk.slack > 0) {  // where the rows begin is known on the device alone
+        runs_.push_back({lengths + chunk.row.value, indices + token, chunk.tokens});
+      }
       for (Index i = 0; i < chunk.tokens; ++i, ++token) {
         staging_[rows_at + token] = static_cast<Index>(chunk.row.value);
         staging_[indices_at + token] = chunk.first_index + i;
       }
+      // All of it is accepted, until a kernel says otherwise.
+      ends_.push_back({indices + token - 1, lengths + chunk.row.value, 1, 1});
     }
     staging_[firsts_at + plan.chunks.size()] = static_cast<Index>(token);
-    for (; token < staged_tokens_;
+    for (; token < staged_tokens_[plan.slot];
          ++token) {  // a captured graph may visit more tokens than there are
       staging_[rows_at + token] = static_cast<Index>(nil);
       staging_[indices_at + token] = -1;
@@ -276,9 +301,13 @@ class Pool {
   std::byte* arena_ = nullptr;
   std::byte* meta_ = nullptr;
   bool owns_arena_ = true;
-  std::vector<Index> staging_;     // the step's part of the meta block, as it was uploaded last
-  std::size_t staged_tokens_ = 0;  // tokens of the step in it; what follows them is padding
+  std::uint32_t latest_ = 0;    // slot of the plan applied last
+  std::vector<Index> staging_;  // a step's part of the meta block, as it was uploaded last
+  std::size_t
+    staged_tokens_[Plan::num_slots]{};  // by slot: tokens of its step; what follows them is padding
   std::vector<StridedCopy> copies_;
+  std::vector<IndexRun> runs_;  // the indices of tokens behind open drafts
+  std::vector<IndexRun> ends_;  // the length of each chunk's sequence
 };
 
 }  // namespace kvcache::inline v0_1

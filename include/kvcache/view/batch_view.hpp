@@ -49,6 +49,7 @@ struct BatchView {
   std::uint32_t const* token_row;  ///< `[max tokens]` table row, `nil` for padding
   Index const* token_index;        ///< `[max tokens]` place in the sequence, negative for padding
   Index const* chunk_first;        ///< `[max chunks + 1]` first token of each chunk
+  Index* lengths = nullptr;        ///< `[table rows]` rows of each sequence that hold tokens
 
   KVCACHE_HOST_DEVICE Index num_tokens() const { return counts[0]; }
   KVCACHE_HOST_DEVICE Index num_chunks() const { return counts[1]; }
@@ -59,6 +60,13 @@ struct BatchView {
   {
     Index const first = chunk_first[c];
     return {first, chunk_first[c + 1] - first, token_index[first], token_row[first]};
+  }
+
+  /// Tells later steps how many rows of the chunk's sequence hold tokens: the kernel that rejects a draft
+  /// lowers it. Without a call everything is accepted. **Pre** `c < num_chunks()`.
+  KVCACHE_HOST_DEVICE void set_length(Index c, Index rows) const
+  {
+    lengths[token_row[chunk_first[c]]] = rows;
   }
 
   /// Stores K and V of `token`'s row for (layer, KV head); each member of `team` stores a part.

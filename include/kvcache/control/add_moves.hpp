@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/control/prompt.hpp>
+#include <kvcache/control/sequence_state.hpp>
+#include <kvcache/control/step_state.hpp>
+#include <kvcache/control/table_moves.hpp>
+#include <kvcache/core/check.hpp>
+#include <kvcache/core/ids.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+/// \file What adding a chunk does to a sequence, and how dropping the step takes it back.
+///
+/// A chunk first attaches to whole pages that others hold or will write (so that a burst of equal prompts is
+/// computed once), then plans rows for the rest. Where those begin in a page that others may read, the page is
+/// copied: the table's hold on the old page becomes the step's, the plan copies the rows, the new page takes
+/// its place. Where no page can be had and nobody but the tree shares it, the page leaves the index instead.
+/// Whole pages that the chunk will write become pending, if it must be accepted whole.
+
+namespace kvcache::inline v0_1::detail {
+
+/// See the file comment.
+template <class Allocator, class Prefix, class Replacement>
+struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
+  using Base = TableMoves<Allocator, Prefix, Replacement>;
+  using Base::Base;
+  using Base::book;
+  using Base::options;
+  using Base::pages_of;
+  using Base::text;
+  using Base::twins;
+
+  /// What the chunk needs and finds. **Post** `twins` are the pages that it attaches to.
+  [[nodiscard]] ChunkState draft(StepState const& t,
+                                 SequenceId id,
+                                 SequenceState const& s,
+                                 Chunk const& chunk)
+  {
+    ChunkState c{};
+    c.sequence = id;
+    c.named = !chunk.tokens.empty();
+    c.draft = chunk.draft;
+    c.first_token = t.tokens.size();
+    c.pages_before = static_cast<PageCount>(s.table.size());
+    c.reclaimed = t.reclaimed.size();
+    c.bound_before = s.bound_until;
+    for (Flight const& flight : s.in_flight()) {
+      c.slack += this->chunk_of(flight).draft ? this->chunk_of(flight).tokens : 0;
+    }
+    find_twins(t, s, c, chunk);
+    auto const attached = static_cast<Index>(twins.size()) * options.page_tokens;
+    c.attached = attached;
+    c.first_index = this->planned_end(s) + attached;
+    c.tokens = (c.named ? static_cast<Index>(chunk.tokens.size()) : chunk.count) - attached;
+    if (c.tokens > 0) {
+      c.taken = pages_of(c.end()) - c.pages_before - static_cast<PageCount>(twins.size());
+      find_copy(t, s, c);
+    }
+    return c;
+  }
+
+  /// Memory for the chunk, so that the moves after it cannot fail. **Errors** `std::bad_alloc`.
+  void reserve(StepState& t, SequenceState& s, ChunkState const& c)
+  {
+    auto const rows = static_cast<std::size_t>(c.attached + c.tokens);
+    t.orphan_room += s.table.size() + twins.size() + c.taken + 1;
+    reserve_to(t.orphans, t.orphan_room);
+    reserve_to(t.tokens, t.tokens.size() + rows);
+    reserve_to(t.chunks, t.chunks.size() + 1);
+    reserve_to(t.pending, t.pending.size() + pages_of(c.tokens) + 1);
+    reserve_to(s.table, s.table.size() + twins.size() + c.taken + 1);
+    reserve_to(s.tokens, static_cast<std::size_t>(c.end()));
+    book.prepare_take(c.taken, c.copies(), t.stream, t.reclaimed);
+    if (c.copies() && c.copy_at > 0 && book.tree().contains(s.table[c.copy_at - 1])) {
+      book.end_span_at(s.table[c.copy_at - 1],
+                       static_cast<Index>(c.copy_at - 1));  // the page is let go alone
+    }
+    if (!twins.empty()) {
+      book.end_span_at(twins.back(), static_cast<Index>(c.pages_before + twins.size() - 1));
+    }
+  }
+
+  /// Attaches and takes pages; false where there are not enough, and then nothing changed.
+  [[nodiscard]] bool grow(StepState& t, SequenceState& s, ChunkState& c) noexcept
+  {
+    for (PageId const twin : twins) {
+      book.share(twin);
+      s.table.push_back(twin);
+    }
+    if (!take(t, s, c) && !take_unpublished(t, s, c)) {
+      while (s.table.size() > c.pages_before) {
+        book.release(s.table.back());
+        s.table.pop_back();
+      }
+      return false;
+    }
+    if (c.copies()) {
+      c.copy_target = s.table.back();
+      s.table.pop_back();
+      s.table[c.copy_at] = c.copy_target;
+      if (c.copy_source != c.replaced) {
+        book.share(c.copy_source);
+        book.release(c.replaced);
+      }
+    }
+    return true;
+  }
+
+  /// Makes the whole pages of the chunk pending, where it must be accepted whole and its tokens are known.
+  /// **Errors** `std::bad_alloc`, nothing is pending.
+  void pend(StepState& t, SequenceState const& s, ChunkState& c, std::span<Token const> tokens)
+  {
+    auto const p = static_cast<std::size_t>(options.page_tokens);
+    std::size_t const first = static_cast<std::size_t>(c.first_index) / p;
+    std::size_t const end = static_cast<std::size_t>(c.end()) / p;
+    if (!exact(s, c) || c.tokens < 2 || c.tokens < options.page_tokens || first >= end) {
+      return;
+    }
+    if (static_cast<std::size_t>(c.first_index) > first * p &&
+        book.allocator().count(s.table[first]) != 1) {
+      return;  // a step copies from the part page, and gives it back if it fails
+    }
+    PageId const parent = first == 0 ? zero_page : s.table[first - 1];
+    if (parent != zero_page && !book.tree().contains(parent)) {
+      return;
+    }
+    text.clear();
+    for (std::size_t row = first * p; row < static_cast<std::size_t>(c.first_index); ++row) {
+      text.push_back(token_at(s, row));
+    }
+    auto const rest = tokens.subspan(static_cast<std::size_t>(c.attached));
+    text.insert(text.end(),
+                rest.begin(),
+                rest.begin() + static_cast<std::ptrdiff_t>((end - first) * p - text.size()));
+    if (book.tree().find_child(s.domain, parent, std::span<Token const>(text).first(p)) !=
+        zero_page) {
+      return;
+    }
+    std::span<PageId const> const pages =
+      std::span<PageId const>(s.table).subspan(first, end - first);
+    c.orphan_table.reserve(s.table.size());
+    book.publish_pending(
+      s.domain, parent, text, pages, {t.id, t.stream, static_cast<std::uint32_t>(t.chunks.size())});
+    c.pending_at = t.pending.size();
+    c.pending_index = first;
+    c.pending = static_cast<PageCount>(pages.size());
+    t.pending.insert(t.pending.end(), pages.begin(), pages.end());
+  }
+
+  /// Takes a chunk of an open step back, the newest first; exact if nothing came in between.
+  void undo(StepState& t, ChunkState& c) noexcept
+  {
+    retract(t, c);
+    if (!untouched(c)) {
+      undo_loosely(c);
+    } else {
+      SequenceState& s = this->sequences[c.sequence.slot];
+      if (c.copies()) {
+        s.table.push_back(c.copy_target);  // within the reserve of the add
+        s.table[c.copy_at] = c.replaced;
+        if (c.copy_source != c.replaced) {
+          book.share(c.replaced);
+          book.release(c.copy_source);
+        }
+      }
+      book.untake(std::span<PageId const>(s.table).last(c.taken), c.from_waiting);
+      s.table.resize(s.table.size() - c.taken);
+      leave(s, c);
+    }
+    if (c.unpublished) {
+      book.republish(t.reclaimed);
+    }
+    book.restore(t.reclaimed, c.reclaimed);
+  }
+
+  /// Takes the chunk's pending pages out of the index.
+  void retract(StepState& t, ChunkState& c) noexcept
+  {
+    for (PageCount i = c.pending; i-- > 0;) {
+      book.retract(t.pending[c.pending_at + i]);
+    }
+    c.pending = 0;
+  }
+
+  /// Gives the copied page back to every holder of the copy.
+  void give_back_source(ChunkState& c) noexcept
+  {
+    if (c.copies()) {
+      this->replace(c.copy_target, c.replaced, c.copy_at);
+      book.release(c.copy_source);
+      c.copy_source = zero_page;
+    }
+  }
+
+ private:
+  /// The chunk is accepted whole, as is everything of its sequence in flight, and its tokens are known.
+  [[nodiscard]] bool exact(SequenceState const& s, ChunkState const& c) const noexcept
+  {
+    bool all = c.named && !c.draft && s.domain_generation == book.tree().generation(s.domain);
+    for (Flight const& flight : s.in_flight()) {
+      all = all && this->chunk_of(flight).named && !this->chunk_of(flight).draft;
+    }
+    return all;
+  }
+  /// The token of a row that is committed, or planned by name.
+  [[nodiscard]] Token token_at(SequenceState const& s, std::size_t row) const noexcept
+  {
+    if (row < s.tokens.size()) {
+      return s.tokens[row];
+    }
+    for (Flight const& flight : s.in_flight()) {
+      ChunkState const& c = this->chunk_of(flight);
+      auto const first = static_cast<std::size_t>(c.first_index - c.attached);
+      if (row < static_cast<std::size_t>(c.end())) {
+        return flight.step->tokens[c.first_token + row - first];
+      }
+    }
+    return 0;  // not reached: `row` lies before the chunk
+  }
+
+  /// Pages right behind the sequence's end that hold the chunk's first tokens, and that somebody holds already.
+  void find_twins(StepState const& t,
+                  SequenceState const& s,
+                  ChunkState const& c,
+                  Chunk const& chunk)
+  {
+    twins.clear();
+    auto const p = static_cast<std::size_t>(options.page_tokens);
+    auto const start = static_cast<std::size_t>(this->planned_end(s));
+    auto const limit = static_cast<std::size_t>(s.attach_limit);
+    if (start % p != 0 || start + p > limit || !exact(s, c)) {
+      return;
+    }
+    PageId parent = start == 0 ? zero_page : s.table[start / p - 1];
+    if (parent != zero_page && !book.tree().contains(parent)) {
+      return;
+    }
+    for (std::size_t at = 0; at + p <= chunk.tokens.size() && start + at + p <= limit; at += p) {
+      PageId const twin = book.tree().find_child(s.domain, parent, chunk.tokens.subspan(at, p));
+      if (twin == zero_page || book.allocator().count(twin) < 2 ||
+          !this->visible(book.tag(twin), t.stream, &t)) {
+        return;
+      }
+      twins.push_back(twin);
+      parent = twin;
+    }
+  }
+
+  /// The page that the chunk must copy before it writes.
+  void find_copy(StepState const& t, SequenceState const& s, ChunkState& c) const noexcept
+  {
+    Index const low = c.first_index - c.slack;
+    for (auto i = static_cast<PageCount>(low / options.page_tokens); i < s.table.size(); ++i) {
+      Index const begin = static_cast<Index>(i) * options.page_tokens;
+      if (writable(s.table[i], low > begin ? low - begin : 0, t.stream)) {
+        continue;
+      }
+      c.replaced = s.table[i];
+      c.copy_source = s.table[i];
+      for (ChunkState const& other : t.chunks) {
+        if (other.copies() && other.copy_target == c.copy_source) {
+          c.copy_source = other.copy_source;  // a copy never reads what the same plan fills
+        }
+      }
+      c.copy_at = i;
+      c.copy_rows =
+        c.first_index - begin < options.page_tokens ? c.first_index - begin : options.page_tokens;
+      c.taken += 1;
+      return;  // pages behind it hold nothing but this sequence's drafts
+    }
+  }
+  /// The one table that holds `page` may write its rows from `offset` on.
+  [[nodiscard]] bool writable(PageId page, Index offset, StreamId stream) const noexcept
+  {
+    if (book.tree().contains(page) || book.fences().blocks(page, stream)) {
+      return false;
+    }
+    std::uint32_t others = book.allocator().count(page) - 1;
+    if (others == 0) {
+      return true;
+    }
+    for (StepState const& step : this->steps) {
+      for (ChunkState const& c : step.chunks) {
+        if (c.copy_source == page) {
+          if (c.copy_rows > offset) {
+            return false;
+          }
+          others -= 1;
+        }
+      }
+    }
+    return others == 0;
+  }
+
+  [[nodiscard]] bool take(StepState& t, SequenceState& s, ChunkState& c) noexcept
+  {
+    if (c.taken > book.room(t.stream)) {
+      return false;
+    }
+    s.table.resize(s.table.size() + c.taken);
+    std::uint32_t const waited = book.take(std::span(s.table).last(c.taken), t.stream, t.reclaimed);
+    if (waited == nil) {
+      s.table.resize(s.table.size() - c.taken);
+      return false;
+    }
+    c.from_waiting = waited;
+    return true;
+  }
+  /// As `take`, with the page that would be copied written in place: it leaves the index, which nobody else
+  /// has a use for. What hangs below it there is unused, and is evicted by the take.
+  [[nodiscard]] bool take_unpublished(StepState& t, SequenceState& s, ChunkState& c) noexcept
+  {
+    PageId const page = c.copy_source;
+    if (!c.copies() || page != c.replaced || !book.tree().contains(page) ||
+        book.allocator().count(page) != 2 || book.pending(page) ||
+        book.fences().blocks(page, t.stream)) {
+      return false;
+    }
+    c.taken -= 1;
+    if (take(t, s, c)) {
+      SpanId const span = book.tree().span_of(page);
+      if (book.tree().last_page(span) == page && book.tree().children(span) == 0) {
+        book.unpublish(page, t.reclaimed);
+        c.copy_source = zero_page;
+        c.unpublished = true;
+        s.indexed = smaller(s.indexed, c.copy_at);
+        return true;
+      }
+      book.untake(std::span<PageId const>(s.table).last(c.taken), c.from_waiting);
+      s.table.resize(s.table.size() - c.taken);
+      book.restore(t.reclaimed, c.reclaimed);
+    }
+    c.taken += 1;
+    return false;
+  }
+
+  /// Nobody else holds pages of the chunk, and its sequence is as the add left it.
+  [[nodiscard]] bool untouched(ChunkState const& c) const noexcept
+  {
+    if (!c.counts()) {
+      return false;
+    }
+    std::size_t const pages = std::size_t{c.pages_before} +
+                              static_cast<std::size_t>(c.attached / options.page_tokens) + c.taken;
+    SequenceState const& s = this->sequences[c.sequence.slot];
+    if (s.table.size() + (c.copies() ? 1 : 0) != pages ||
+        (c.copies() && book.allocator().count(c.copy_target) != 1)) {
+      return false;
+    }
+    bool alone = true;
+    for (PageId const page : std::span(s.table).last(c.taken - (c.copies() ? 1U : 0U))) {
+      alone = alone && book.allocator().count(page) == 1;
+    }
+    return alone;
+  }
+  /// The sequence of a chunk that is taken back lets go of what it attached to.
+  void leave(SequenceState& s, ChunkState const& c) noexcept
+  {
+    s.num_flights -= 1;
+    s.bound_until = c.bound_before;
+    while (s.table.size() > pages_of(this->planned_end(s))) {
+      book.release(s.table.back());
+      s.table.pop_back();
+    }
+    s.synced = smaller(s.synced, static_cast<PageCount>(s.table.size()));
+  }
+  /// Others hold pages of the chunk, or its sequence went on without it: pages go back in any order.
+  void undo_loosely(ChunkState& c) noexcept
+  {
+    give_back_source(c);
+    if (c.counts()) {
+      leave(this->sequences[c.sequence.slot], c);
+    }
+  }
+};
+
+}  // namespace kvcache::inline v0_1::detail

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/control/fences.hpp>
+#include <kvcache/core/check.hpp>
+#include <kvcache/core/hash.hpp>
+#include <kvcache/core/ids.hpp>
+#include <kvcache/core/zero_array.hpp>
+#include <kvcache/prefix/domain.hpp>
+#include <kvcache/replace/facts.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+/// \file Counts, index and recency of the pages, kept in step.
+///
+///   free   --take-->   held by a table   --publish-->   held by the tree too
+///     ^                                                   |  last user lets go
+///     +----- evict (the tail of the victim span) <---- cached: only the tree holds it
+///
+/// The allocator counts holders, the tree knows tokens, the policy orders what nobody uses; none of them
+/// knows the others. This class is the one place where a count that rises or falls to "only the tree" moves
+/// a span out of or into the policy. Two rules keep that O(1) a page:
+///   - who holds a cached page holds the pages before it, so spans fall idle from the deepest on;
+///   - a sequence's last cached page is the last of its span (`end_span_at`), so a span is used as a whole,
+///     and its last page speaks for it.
+/// A *pending* span holds pages that a submitted step will write: its stream may attach to them, nobody else
+/// sees them. The step is one of their holders, so they are never idle.
+///
+/// Cost: share and release are O(1); nothing here allocates but the index itself.
+
+namespace kvcache::inline v0_1::detail {
+
+/// Which chunk of which step a pending span waits for; step 0: it is committed.
+struct PendingTag {
+  StepId step{};
+  StreamId stream{};
+  std::uint32_t chunk = 0;
+  friend bool operator==(PendingTag const&, PendingTag const&) = default;
+};
+
+/// See the file comment.
+template <class Allocator, class Prefix, class Replacement>
+class PageLedger {
+ public:
+  PageLedger(std::int32_t page_tokens,
+             PageCount pages,
+             typename Prefix::Options const& prefix,
+             typename Replacement::Options const& replacement)
+      : allocator_(pages),
+        tree_(page_tokens, pages, prefix),
+        policy_(replacement),
+        fences_(pages),
+        uses_(std::size_t{pages} + 1),
+        page_tokens_(page_tokens)
+  {
+  }
+
+  [[nodiscard]] Allocator const& allocator() const noexcept { return allocator_; }
+  [[nodiscard]] Prefix const& tree() const noexcept { return tree_; }
+  [[nodiscard]] Replacement const& policy() const noexcept { return policy_; }
+  [[nodiscard]] Fences& fences() noexcept { return fences_; }
+  [[nodiscard]] Fences const& fences() const noexcept { return fences_; }
+  [[nodiscard]] PageCount num_free() const noexcept { return allocator_.num_free(); }
+  /// Pages that only the tree holds.
+  [[nodiscard]] PageCount num_cached() const noexcept { return cached_; }
+
+  DomainId intern(Domain const& domain) { return tree_.intern(domain); }
+
+  /// What the span of the cached `page` waits for.
+  [[nodiscard]] PendingTag const& tag(PageId page) const noexcept
+  {
+    return tags_[tree_.span_of(page).value];
+  }
+  [[nodiscard]] PendingTag const& tag(SpanId span) const noexcept { return tags_[span.value]; }
+  [[nodiscard]] bool pending(PageId page) const noexcept { return tag(page).step.value != 0; }
+
+  /// One more holder of `page`. **Pre** it has one.
+  void share(PageId page) noexcept
+  {
+    if (allocator_.count(page) == 1 && tree_.contains(page)) {
+      --cached_;
+      SpanId const span = tree_.span_of(page);
+      if (tree_.last_page(span) == page) {
+        policy_.on_busy(span);
+      }
+    }
+    allocator_.share(page);
+  }
+
+  /// One holder less. The last one frees the page, or leaves it waiting where a step in flight may touch it.
+  /// Tables let go of their pages deepest first.
+  void release(PageId page) noexcept
+  {
+    if (allocator_.count(page) == 1 && fences_.active(page)) {
+      fences_.push(page);
+      return;
+    }
+    if (allocator_.release(page) == 1 && tree_.contains(page)) {
+      ++cached_;
+      SpanId const span = tree_.span_of(page);
+      if (tree_.last_page(span) == page) {
+        policy_.on_idle(span, facts(span));
+      }
+    }
+  }
+
+  /// Steps of `stream` up to some point have retired: pages that waited for them are free.
+  void collect(StreamId stream) noexcept
+  {
+    fences_.collect(stream, [this](PageId page) { allocator_.release(page); });
+  }
+
+  /// Makes the cached `page`, the `index`-th of its sequence, the last one of its span.
+  /// **Errors** `std::bad_alloc`, nothing changed.
+  void end_span_at(PageId page, Index index)
+  {
+    SpanId const span = tree_.span_of(page);
+    if (tree_.last_page(span) == page) {
+      return;
+    }
+    reserve_span();
+    auto const at = static_cast<PageCount>(index - tree_.first_token(span) / page_tokens_ + 1);
+    SpanId const head = tree_.split(span, at);
+    tags_[head.value] = tags_[span.value];
+    // The tail keeps its id and its place in the policy. The head is used, or about to be; if not, it is
+    // as old as the tail, which is older by rule.
+    if (allocator_.count(page) == 1) {
+      policy_.on_idle(head, facts(head));
+    }
+  }
+
+  /// Adds `pages` to the index below `parent`. The tree becomes a holder of each.
+  /// **Pre** they have holders and are not indexed; `parent` is zero_page or the last page of its span.
+  /// `alone`: the caller is the only holder of `parent` beside the tree, so the span may grow.
+  /// **Errors** `std::bad_alloc`, nothing changed.
+  void publish(DomainId domain,
+               PageId parent,
+               std::span<Token const> tokens,
+               std::span<PageId const> pages,
+               bool alone)
+  {
+    reserve_span();
+    SpanId const span = tree_.insert(domain, parent, tokens, pages, alone);
+    tags_[span.value] = {};
+    for (PageId const page : pages) {
+      allocator_.share(page);
+    }
+  }
+
+  /// As `publish`, for pages that the chunk `tag` will write. The step becomes a holder too.
+  /// **Errors** `std::bad_alloc`, nothing changed.
+  void publish_pending(DomainId domain,
+                       PageId parent,
+                       std::span<Token const> tokens,
+                       std::span<PageId const> pages,
+                       PendingTag const& tag)
+  {
+    publish(domain, parent, tokens, pages, false);
+    tags_[tree_.span_of(pages.back()).value] = tag;
+    for (PageId const page : pages) {
+      allocator_.share(page);
+    }
+  }
+  /// The pending span of `page` has its bytes, unless its domain was forgotten meanwhile.
+  void settle(PageId page) noexcept
+  {
+    if (tree_.contains(page)) {
+      tags_[tree_.span_of(page).value] = {};
+    }
+  }
+  /// Takes a pending `page` out of the index; neither the tree nor the step holds it any more.
+  /// **Pre** it is the last page of a span without children, or its domain was forgotten.
+  void retract(PageId page) noexcept
+  {
+    if (tree_.contains(page)) {
+      PageId out{};
+      tree_.pop_tail(tree_.span_of(page), 1, &out, nullptr);
+      allocator_.release(page);
+    }
+    release(page);
+  }
+
+  /// Drops every entry of the domain; pages that sequences hold stay theirs.
+  void forget(DomainId domain) noexcept
+  {
+    tree_.forget(
+      domain,
+      [this](SpanId span) {
+        if (allocator_.count(tree_.last_page(span)) == 1) {
+          policy_.on_busy(span);
+        }
+      },
+      [this](PageId page) {
+        cached_ -= allocator_.count(page) == 1 ? 1U : 0U;
+        release(page);
+      });
+  }
+
+  /// Equal for two books that were fed the same calls. **Cost** O(pages + tokens).
+  [[nodiscard]] std::uint64_t digest() const noexcept
+  {
+    std::uint64_t h = mix(allocator_.digest(), tree_.digest());
+    policy_.for_each_oldest_first([&](SpanId span) { h = mix(h, tree_.last_page(span).value); });
+    fences_.for_each([&](PageId page) { h = mix(h, page.value); });
+    return h;
+  }
+
+  /// Recounts what this class keeps in step. **Cost** O(pages).
+  [[nodiscard]] char const* broken() const
+  {
+    if (!allocator_.check_invariants()) {
+      return "I1: the free list and the counts disagree";
+    }
+    if (!tree_.check_invariants()) {
+      return "I7: the prefix tree is damaged";
+    }
+    if (!policy_.check_invariants()) {
+      return "the replacement policy is damaged";
+    }
+    PageCount cached = 0;
+    std::uint32_t idle = 0;
+    for (std::uint32_t value = 1; value <= allocator_.capacity(); ++value) {
+      PageId const page{value};
+      if (!tree_.contains(page)) {
+        continue;
+      }
+      SpanId const span = tree_.span_of(page);
+      bool const unused = allocator_.count(page) == 1;
+      cached += unused ? 1U : 0U;
+      if ((allocator_.count(tree_.last_page(span)) == 1) != unused) {
+        return "a span is used in part";
+      }
+      if (unused && pending(page)) {
+        return "I4: a pending page is not held by its step";
+      }
+      if (tree_.last_page(span) == page) {
+        if (policy_.is_candidate(span) != unused) {
+          return "I6: a span is a candidate though used, or unused and no candidate";
+        }
+        idle += unused ? 1U : 0U;
+      }
+    }
+    if (cached != cached_ || idle != policy_.size()) {
+      return "I6: evictable pages were miscounted";
+    }
+    return nullptr;
+  }
+
+ protected:
+  /// Room in the policy and the tags for one span more. **Errors** `std::bad_alloc`.
+  void reserve_span()
+  {
+    std::uint32_t const bound = tree_.span_id_bound() + 1;
+    if (tags_.size() < bound) {
+      tags_.resize(bound);
+    }
+    if (!policy_.reserve(bound)) {
+      out_of_memory();
+    }
+  }
+  [[nodiscard]] SpanFacts facts(SpanId span) const noexcept
+  {
+    return {.domain = tree_.domain(span).value,
+            .first_token = tree_.first_token(span),
+            .pages = tree_.size(span),
+            .priority = 0};
+  }
+
+  Allocator allocator_;
+  Prefix tree_;
+  Replacement policy_;
+  Fences fences_;
+  std::vector<PendingTag> tags_;   // by span
+  ZeroArray<std::uint32_t> uses_;  // by page: how often it was given out to be written
+  std::int32_t page_tokens_;
+  PageCount cached_ = 0;
+};
+
+}  // namespace kvcache::inline v0_1::detail

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/control/add_moves.hpp>
+#include <kvcache/control/prompt.hpp>
+#include <kvcache/control/sequence_state.hpp>
+#include <kvcache/control/step_state.hpp>
+#include <kvcache/core/check.hpp>
+#include <kvcache/core/ids.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+/// \file How a step ends: committed, failed, or dropped before it was submitted.
+///
+/// Steps of a stream retire in the order of their submission. When one fails, everything of later steps that
+/// reads its rows dies with it: later chunks of its sequences, and whoever attached to its pending pages.
+/// Those sequences are cut back to rows that are there, and reported.
+
+namespace kvcache::inline v0_1::detail {
+
+/// See the file comment.
+template <class Allocator, class Prefix, class Replacement>
+struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
+  using Base = AddMoves<Allocator, Prefix, Replacement>;
+  using Base::Base;
+  using Base::book;
+  using Base::options;
+  using Base::pages_of;
+  using Stage = StepState::Stage;
+
+  /// Retires a step that ran. `outcome(i)` tells of the i-th planned chunk.
+  template <class OutcomeOf>
+  void commit(StepState& t, OutcomeOf&& outcome_of)
+  {
+    std::size_t planned = 0;
+    for (ChunkState& c : t.chunks) {
+      Outcome outcome{.accepted = c.tokens, .tokens = {}};
+      if (c.planned) {
+        outcome = outcome_of(planned++, c);
+      }
+      if (c.copies()) {
+        book.release(c.copy_source);
+        c.copy_source = zero_page;
+      }
+      for (PageCount i = 0; i < c.pending; ++i) {
+        book.settle(t.pending[c.pending_at + i]);
+      }
+      if (c.counts()) {
+        accept(t, c, outcome);
+      }
+    }
+    for (std::size_t k = t.chunks.size(); k-- > 0;) {
+      ChunkState const& c = t.chunks[k];
+      for (PageCount i = c.pending; i-- > 0;) {
+        book.release(t.pending[c.pending_at + i]);
+      }
+    }
+    for (ChunkState const& c : t.chunks) {
+      if (c.counts()) {
+        (void)memory_sufficed_for([&] { this->publish(this->sequences[c.sequence.slot]); });
+      }
+    }
+    retire(t);
+  }
+
+  /// Retires a submitted step that did not run to its end, and what depends on it.
+  void fail(StepState& t) noexcept
+  {
+    StepState* order[Base::steps_per_stream];
+    std::size_t const n = later(this->steps_of(t.stream), t, order);
+    for (std::size_t k = 0; k < n; ++k) {
+      for (ChunkState& c : order[k]->chunks) {
+        c.dead = c.dead || order[k] == &t || c.orphan || depends(c, order, k);
+      }
+    }
+    for (SequenceState& s : this->sequences) {
+      if (s.live() && !s.suspended) {
+        cut_back(s);
+      }
+    }
+    for (ChunkState const& c : t.chunks) {
+      if (SequenceState* const s = this->find(c.sequence)) {
+        s->synced = 0;  // perhaps no pool has applied the step's plan
+      }
+    }
+    for (std::size_t k = n; k-- > 0;) {
+      for (std::size_t i = order[k]->chunks.size(); i-- > 0;) {
+        ChunkState& c = order[k]->chunks[i];
+        if (c.dead) {
+          this->give_back_source(c);
+          this->retract(*order[k], c);
+        }
+      }
+    }
+    retire(t);
+  }
+
+  /// Takes an open step back.
+  void drop(StepState& t) noexcept
+  {
+    for (std::size_t i = t.chunks.size(); i-- > 0;) {
+      this->undo(t, t.chunks[i]);
+    }
+    StepState* newest = nullptr;
+    for (StepState& step : this->steps_of(t.stream)) {
+      newest = step.stage == Stage::submitted && (newest == nullptr || newest->id < step.id)
+                 ? &step
+                 : newest;
+    }
+    StepId const before = newest != nullptr ? newest->id : StepId{};
+    for (SequenceState& s : this->sequences) {
+      if (s.bound_until ==
+          t.id) {  // cut or forked while the step was built: what it holds may be of steps before
+        s.bound_until = before;
+      }
+    }
+    free_orphans(t, before);
+    if (newest != nullptr) {  // its kernels may read the table rows
+      newest->rows.insert(
+        newest->rows.end(), t.rows.begin(), t.rows.end());  // within the reserve of all rows
+      t.rows.clear();
+    }
+    retire(t);
+  }
+
+  /// Before the plan is made: what an orphan would have written is pending for nobody, unless others attached.
+  void settle_orphans(StepState& t) noexcept
+  {
+    for (std::size_t k = t.chunks.size(); k-- > 0;) {
+      ChunkState& c = t.chunks[k];
+      bool wanted = false;
+      for (PageCount i = 0; i < c.pending; ++i) {
+        PageId const page = t.pending[c.pending_at + i];
+        std::uint32_t const ours =
+          2U + (book.tree().contains(page) ? 1U : 0U);  // step, orphans, tree
+        wanted = wanted || book.allocator().count(page) > ours;
+      }
+      if (c.orphan && !c.dead && !wanted) {
+        this->retract(t, c);
+        c.orphan_table.clear();
+      }
+    }
+  }
+
+  /// Pages that were let go while the step was built: from now on later steps of the stream may have them.
+  void free_orphans(StepState& t, StepId fence) noexcept
+  {
+    for (PageId const page : t.orphans) {
+      if (fence.value != 0) {
+        book.fences().fence(page, t.stream, fence);
+      }
+      book.release(page);
+    }
+    t.orphans.clear();
+  }
+
+  /// The fences of `stream` begin at its oldest submitted step.
+  void update_fences(StreamId stream) noexcept
+  {
+    StepId oldest{~std::uint64_t{0}};
+    for (StepState const& step : this->steps_of(stream)) {
+      oldest = step.stage == Stage::submitted && step.id < oldest ? step.id : oldest;
+    }
+    book.fences().set_oldest(stream, oldest);
+  }
+
+ private:
+  void retire(StepState& t) noexcept
+  {
+    for (RowId const row : t.rows) {
+      this->free_rows.push_back(row);
+    }
+    t.clear();
+    update_fences(t.stream);
+    book.collect(t.stream);
+  }
+
+  /// The accepted tokens of the sequence's oldest chunk in flight are real.
+  void accept(StepState& t, ChunkState const& c, Outcome const& outcome) noexcept
+  {
+    SequenceState& s = this->sequences[c.sequence.slot];
+    auto const first = t.tokens.begin() + static_cast<std::ptrdiff_t>(c.first_token);
+    if (c.named) {
+      s.tokens.insert(s.tokens.end(), first, first + c.attached + outcome.accepted);
+    } else {
+      s.tokens.insert(s.tokens.end(), outcome.tokens.begin(), outcome.tokens.end());
+    }
+    Index const lost = c.tokens - outcome.accepted;
+    Index slack = 0;
+    s.num_flights -= 1;
+    for (std::uint32_t i = 0; i < s.num_flights; ++i) {
+      s.flights[i] = s.flights[i + 1];
+      ChunkState& next = this->chunk_of(s.flights[i]);
+      next.first_index -= lost;
+      next.slack = slack;
+      slack += next.draft ? next.tokens : 0;
+    }
+    this->shrink(s, pages_of(this->planned_end(s)));
+    this->stats.committed_rows += static_cast<std::uint64_t>(outcome.accepted);
+  }
+
+  /// `t` and the steps of its stream after it, oldest first.
+  static std::size_t later(std::span<StepState> all, StepState const& t, StepState** order) noexcept
+  {
+    std::size_t n = 0;
+    for (StepState& step : all) {
+      if (step.stage == Stage::none || step.id < t.id) {
+        continue;
+      }
+      std::size_t at = n++;
+      for (; at > 0 && step.id < order[at - 1]->id; --at) {
+        order[at] = order[at - 1];
+      }
+      order[at] = &step;
+    }
+    return n;
+  }
+
+  /// The chunk of step `order[k]` reads rows of a chunk that is dead.
+  [[nodiscard]] bool depends(ChunkState const& c,
+                             StepState* const* order,
+                             std::size_t k) const noexcept
+  {
+    SequenceState const& s = this->sequences[c.sequence.slot];
+    for (Flight const& flight : s.in_flight()) {
+      if (this->chunk_of(flight).dead) {
+        return true;
+      }
+    }
+    for (std::size_t j = 0; j <= k; ++j) {
+      for (ChunkState const& other : order[j]->chunks) {
+        if (other.dead && other.copies() && other.copy_at < s.table.size() &&
+            s.table[other.copy_at] == other.copy_target) {
+          return true;
+        }
+      }
+    }
+    return first_dead_row(s) < room(s);
+  }
+  [[nodiscard]] Index room(SequenceState const& s) const noexcept
+  {
+    return static_cast<Index>(s.table.size()) * options.page_tokens;
+  }
+  /// Where the rows begin that a dead chunk was to write as pending pages; `room` if there are none. Who attached
+  /// loses its first page too; the writer keeps the rows there that it had before.
+  [[nodiscard]] Index first_dead_row(SequenceState const& s) const noexcept
+  {
+    Index found = room(s);
+    for (StepState const& step : this->steps) {
+      for (ChunkState const& c : step.chunks) {
+        if (!c.dead || c.pending_index >= s.table.size() ||
+            !step.will_write(c, s.table[c.pending_index], c.pending_index)) {
+          continue;
+        }
+        Index const row = s.length() <= c.first_index
+                            ? c.first_index
+                            : static_cast<Index>(c.pending_index) * options.page_tokens;
+        found = row < found ? row : found;
+      }
+    }
+    return found;
+  }
+
+  /// Cuts a sequence to what does not depend on dead chunks.
+  void cut_back(SequenceState& s) noexcept
+  {
+    std::uint8_t alive = 0;
+    while (alive < s.num_flights && !this->chunk_of(s.flights[alive]).dead) {
+      ++alive;
+    }
+    Index const rows = first_dead_row(s);
+    Index const length = rows < s.length() ? rows : s.length();
+    if (alive == s.num_flights && length == s.length()) {
+      return;
+    }
+    alive = length < s.length() ? 0 : alive;
+    Index const end = alive == 0 ? length : this->chunk_of(s.flights[alive - 1]).end();
+    s.num_flights = alive;
+    this->shrink(s, pages_of(end));
+    s.tokens.resize(static_cast<std::size_t>(length));
+    s.indexed = smaller(s.indexed, static_cast<PageCount>(length / options.page_tokens));
+    auto const slot = static_cast<std::uint32_t>(&s - this->sequences.data());
+    this->cuts.push_back({{slot, s.generation}, length});  // within its reserve: one a sequence
+  }
+};
+
+}  // namespace kvcache::inline v0_1::detail

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/control/control_state.hpp>
+#include <kvcache/control/sequence_state.hpp>
+#include <kvcache/control/step_state.hpp>
+#include <kvcache/core/ids.hpp>
+#include <kvcache/prefix/match.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+/// \file How a sequence's table grows from a match, shrinks, and is published.
+///
+///   table  [ page | page | part page ]        length = committed rows
+///            ^^^^^^^^^^^ indexed: whole pages that the tree holds too
+///
+/// Whoever lets go of a page says which step may still touch it: a step that is being built keeps the page until
+/// it is submitted, one in flight fences it.
+
+namespace kvcache::inline v0_1::detail {
+
+/// See the file comment. No call here checks its caller: `Control` does.
+template <class Allocator, class Prefix, class Replacement>
+struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
+  using Base = ControlState<Allocator, Prefix, Replacement>;
+  using Base::Base;
+  using Base::book;
+  using Base::chunk_of;
+  using Base::free_rows;
+  using Base::free_slots;
+  using Base::options;
+  using Base::pages_of;
+  using Base::sequences;
+  using Base::stats;
+  using Base::steps;
+  using Base::twins;
+  using Base::visible;
+  using Stage = StepState::Stage;
+
+  /// The newest step that may touch pages of `s`, or null.
+  [[nodiscard]] StepState* touching(SequenceState const& s) noexcept
+  {
+    for (StepState& step : steps) {
+      if (step.stage != Stage::none && step.id == s.bound_until) {
+        return &step;
+      }
+    }
+    return nullptr;
+  }
+  /// Lets go of one page of a sequence that `step` may touch: a step that is being built keeps it until it is
+  /// submitted, then the page is fenced.
+  void let_go(PageId page, StepState* step) noexcept
+  {
+    if (step != nullptr && step->stage == Stage::open) {
+      step->orphans.push_back(page);  // within what add and fork reserved
+      return;
+    }
+    if (step != nullptr) {
+      book.fences().fence(page, step->stream, step->id);
+    }
+    book.release(page);
+  }
+  /// Lets go of the pages from `keep` on, deepest first.
+  void shrink(SequenceState& s, PageCount keep) noexcept
+  {
+    StepState* const step = s.table.size() > keep ? touching(s) : nullptr;
+    while (s.table.size() > keep) {
+      PageId const page = s.table.back();
+      s.table.pop_back();
+      let_go(page, step);
+    }
+    s.synced = smaller(s.synced, keep);
+  }
+  /// Its steps in flight go on without it. Where others may attach to what its open chunk writes, that chunk is
+  /// computed all the same, and keeps the table for it.
+  void leave_flights(SequenceState& s) noexcept
+  {
+    for (Flight const& flight : s.in_flight()) {
+      ChunkState& c = chunk_of(flight);
+      c.orphan = true;
+      if (c.copies()) {
+        s.synced = smaller(s.synced, c.copy_at);  // perhaps no plan says so
+      }
+      if (flight.step->stage == Stage::open && c.pending > 0) {
+        c.orphan_table.assign(s.table.begin(), s.table.end());  // within the reserve of the add
+        c.orphan_row = s.row;
+        s.synced = 0;
+      }
+    }
+    s.num_flights = 0;
+  }
+
+  /// The matched part of a prompt that a sequence may really take: what pending steps of other streams
+  /// write, and part pages that are not written yet, are left out.
+  void settle_match(Match& match, StreamId stream) const noexcept
+  {
+    if (match.partial_rows > 0 && book.pending(match.partial_page)) {
+      match.partial_rows = 0;
+      match.partial_page = zero_page;
+    }
+    while (match.span.value != nil && !visible(book.tag(match.span), stream, nullptr)) {
+      match.full_pages = book.tree().first_token(match.span) / options.page_tokens;
+      match.span = book.tree().parent(match.span);
+      match.span_pages = match.span.value == nil ? 0 : book.tree().size(match.span);
+      match.partial_rows = 0;
+      match.partial_page = zero_page;
+    }
+  }
+
+  /// Fills the table of a sequence of `tokens` tokens from a match; the counts are the caller's.
+  /// **Errors** `std::bad_alloc`; the table may be filled in part.
+  void attach(SequenceState& s, std::size_t tokens, Match const& match)
+  {
+    reserve_to(s.table, pages_of(tokens) + 1);
+    reserve_to(s.tokens, tokens + static_cast<std::size_t>(options.page_tokens));
+    s.table.resize(static_cast<std::size_t>(match.full_pages));
+    book.tree().copy_pages(match, s.table.data());
+    if (match.partial_rows > 0) {
+      s.table.push_back(match.partial_page);
+    }
+    if (!s.table.empty()) {
+      book.end_span_at(s.table.back(), static_cast<Index>(s.table.size() - 1));
+    }
+  }
+
+  /// Makes the sequence a holder of the pages in its table, in a table row of its own.
+  void hold(SequenceState& s, PageCount indexed, StreamId stream) noexcept
+  {
+    for (PageId const page : s.table) {
+      book.share(page);
+    }
+    if (!s.table.empty() && book.tree().contains(s.table.back()) && book.pending(s.table.back())) {
+      bind(s,
+           stream,
+           book.tag(s.table.back()).step);  // of the pending pages, the last is of the latest step
+    }
+    s.row = free_rows.back();
+    free_rows.pop_back();
+    s.indexed = indexed;
+    s.synced = 0;
+    s.suspended = false;
+  }
+  /// Until `step` retires, the sequence belongs to its stream.
+  void bind(SequenceState& s, StreamId stream, StepId step) noexcept
+  {
+    s.stream = stream;
+    s.bound_until = s.bound_until < step ? step : s.bound_until;
+  }
+  /// Makes the sequence that `s` was filled for the user of its slot.
+  /// **Pre** `s` is the slot that `free_slots` names next.
+  SequenceId enter(SequenceState& s, Miss miss) noexcept
+  {
+    std::uint32_t const slot = free_slots.back();
+    free_slots.pop_back();
+    s.generation += 1;
+    s.num_flights = 0;
+    for (StepId& step : s.last_added) {
+      step = {};
+    }
+    s.cached = s.length();
+    s.miss = miss;
+    return {slot, s.generation};
+  }
+  /// Pages and row go back; tokens and slot stay.
+  void vacate(SequenceState& s) noexcept
+  {
+    leave_flights(s);
+    if (StepState* const step = touching(s)) {
+      step->rows.push_back(s.row);  // within the reserve of all rows
+    } else {
+      free_rows.push_back(s.row);
+    }
+    shrink(s, 0);
+    s.indexed = 0;
+    s.bound_until = {};
+  }
+  void give_slot(SequenceState& s, std::uint32_t slot) noexcept
+  {
+    constexpr std::size_t worth_keeping = std::size_t{1} << 16;
+    s.tokens.clear();
+    if (s.tokens.capacity() > worth_keeping) {
+      s.tokens.shrink_to_fit();
+    }
+    s.generation += 1;
+    free_slots.push_back(slot);  // within its reserve: a slot is listed once
+  }
+
+  /// The longest length up to `length` that may be kept: part of a page is kept only over rows that are written.
+  [[nodiscard]] Index settled(SequenceState const& s, Index length) const noexcept
+  {
+    if (length % options.page_tokens == 0) {
+      return length;
+    }
+    auto const part = static_cast<std::size_t>(length / options.page_tokens);
+    for (StepState const& step : steps) {
+      for (ChunkState const& c : step.chunks) {
+        if (step.will_write(c, s.table[part], part)) {
+          return static_cast<Index>(part) * options.page_tokens;
+        }
+      }
+    }
+    return length;
+  }
+  /// Cuts a sequence to `length` settled rows, fewer than are planned. **Errors** `std::bad_alloc`, nothing changed.
+  void cut(SequenceState& s, Index length)
+  {
+    PageCount const keep = pages_of(length);
+    if (keep > 0 && keep < s.table.size() && book.tree().contains(s.table[keep - 1])) {
+      book.end_span_at(s.table[keep - 1], static_cast<Index>(keep - 1));
+    }
+    leave_flights(s);
+    shrink(s, keep);
+    s.tokens.resize(static_cast<std::size_t>(length));
+    s.indexed = smaller(s.indexed, static_cast<PageCount>(length / options.page_tokens));
+  }
+
+  /// Sequence i becomes a copy of what sequence `parents[i]` was. **Errors** `std::bad_alloc`, nothing changed.
+  void reorder(std::span<SequenceId const> ids, std::span<Index const> parents)
+  {
+    std::vector<SequenceState> next(ids.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      SequenceState const& parent = sequences[ids[static_cast<std::size_t>(parents[i])].slot];
+      next[i] = parent;
+      next[i].table.reserve(parent.table.size() + 1);
+    }
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      for (PageId const page : next[i].table) {
+        book.share(page);
+      }
+    }
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      SequenceState& s = sequences[ids[i].slot];
+      bool const same = static_cast<std::size_t>(parents[i]) == i;
+      next[i].row = s.row;
+      next[i].generation = s.generation;
+      for (std::uint32_t stream = 0; stream < max_streams; ++stream) {
+        next[i].last_added[stream] = s.last_added[stream];
+      }
+      next[i].synced = same ? s.synced : 0;
+      std::swap(s, next[i]);
+    }
+    for (SequenceState& old : next) {
+      shrink(old, 0);
+    }
+  }
+
+  /// `twin` replaces `page` as the `i`-th page of every sequence.
+  void replace(PageId page, PageId twin, std::size_t i) noexcept
+  {
+    for (SequenceState& s : sequences) {
+      if (s.live() && s.table.size() > i && s.table[i] == page) {
+        book.share(twin);
+        s.table[i] = twin;
+        s.synced = smaller(s.synced, static_cast<PageCount>(i));
+        let_go(page, touching(s));
+      }
+    }
+  }
+
+  /// Puts the sequence's whole committed pages into the tree. A page whose tokens are there already is replaced
+  /// by the indexed one in every table, and its own goes back. **Errors** `std::bad_alloc`; what was done stays.
+  void publish(SequenceState& s)
+  {
+    auto whole = static_cast<PageCount>(s.length() / options.page_tokens);
+    auto const p = static_cast<std::size_t>(options.page_tokens);
+    if (s.domain_generation != book.tree().generation(s.domain)) {
+      return;
+    }
+    for (Flight const& flight : s.in_flight()) {
+      if (chunk_of(flight).copies()) {
+        whole = smaller(whole, chunk_of(flight).copy_at);  // its bytes are not there yet
+      }
+    }
+    auto const tokens_at = [&](std::size_t page) {
+      return std::span<Token const>(s.tokens).subspan(page * p, (whole - page) * p);
+    };
+    twins.clear();
+    bool waits = false;  // somebody else's pending page stands there: try again at the next commit
+    while (s.indexed + twins.size() < whole && !waits) {
+      std::size_t const i = s.indexed + twins.size();
+      PageId const parent = !twins.empty() ? twins.back() : i == 0 ? zero_page : s.table[i - 1];
+      PageId const twin = book.tree().find_child(s.domain, parent, tokens_at(i).first(p));
+      if (twin == zero_page) {
+        break;
+      }
+      waits = book.pending(twin) && twin != s.table[i];
+      if (!waits) {
+        twins.push_back(twin);
+      }
+    }
+    if (!twins.empty()) {
+      for (std::size_t k = 0; k < twins.size(); ++k) {  // others may hold fewer of these pages
+        std::size_t const i = s.indexed + k;
+        if (k + 1 == twins.size() || users(s.table[i]) != users(s.table[i + 1])) {
+          book.end_span_at(twins[k], static_cast<Index>(i));
+        }
+      }
+      for (PageId const twin : twins) {
+        if (twin != s.table[s.indexed]) {
+          replace(s.table[s.indexed], twin, s.indexed);
+          stats.merged_pages += 1;
+        }
+        s.indexed += 1;
+      }
+    }
+    while (s.indexed < whole && !waits) {
+      std::size_t const i = s.indexed;
+      PageId const parent = i == 0 ? zero_page : s.table[i - 1];
+      if (parent != zero_page && book.pending(parent)) {
+        return;
+      }
+      std::size_t n = 1;
+      while (i + n < whole && users(s.table[i + n]) == users(s.table[i])) {
+        ++n;
+      }
+      bool const alone = parent != zero_page && book.allocator().count(parent) == 2;
+      book.publish(s.domain,
+                   parent,
+                   tokens_at(i).first(n * p),
+                   std::span<PageId const>(s.table).subspan(i, n),
+                   alone);
+      s.indexed += static_cast<PageCount>(n);
+    }
+  }
+
+ private:
+  /// Holders of `page` beside the tree. Along a table they only get fewer.
+  [[nodiscard]] std::uint32_t users(PageId page) const noexcept
+  {
+    return book.allocator().count(page) - (book.tree().contains(page) ? 1U : 0U);
+  }
+};
+
+}  // namespace kvcache::inline v0_1::detail

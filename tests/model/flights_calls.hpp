@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// \file Calls on sequences while steps are in flight, each on both instances.
+
+#include <kvcache/control/prompt.hpp>
+#include <kvcache/core/ids.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/flights_world.hpp"
+#include "support/random.hpp"
+
+namespace kvcache_test {
+
+inline constexpr std::size_t most_sequences = 6;
+
+/// One of the sequences that are suspended, or that are not.
+[[nodiscard]] inline FlightSequence* pick(FlightWorld& w, Random& random, bool suspended = false)
+{
+  std::vector<FlightSequence*> some;
+  for (FlightSequence& s : w.live) {
+    if (s.suspended == suspended) {
+      some.push_back(&s);
+    }
+  }
+  return some.empty() ? nullptr : some[random.below(static_cast<std::uint32_t>(some.size()))];
+}
+
+inline void flight_open(FlightWorld& w, kvcache::StreamId stream, Random& random)
+{
+  if (w.live.size() >= most_sequences) {
+    return;
+  }
+  FlightSequence s;
+  s.domain = random.below(5) == 0 ? 1 : 0;
+  s.epoch = w.epochs[s.domain];
+  auto const p = static_cast<std::uint32_t>(w.setting.page_tokens);
+  std::uint32_t const drawn = random.between(1, 3 * p + 1);
+  bool const zeros = random.below(2) == 0;
+  std::uint32_t const count = random.below(2) == 0 ? std::max(drawn, 2 * p + 1) : drawn;
+  FlightText text;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    text.push_back(static_cast<kvcache::Token>(!zeros && random.below(14) == 0));
+  }
+  kvcache::Prompt const prompt{
+    .tokens = text, .domain = &w.domains[s.domain], .stream = stream};
+  kvcache::Hit const hit = w.control.probe(prompt);
+  auto const opened = w.control.open(prompt);
+  auto const twin = w.twin.open(prompt);
+  require(opened.has_value() == twin.has_value(), "two instances: open");
+  if (!opened) {
+    return w.say(std::string("refused: ") + kvcache::name(opened.error().why));
+  }
+  require(*opened == *twin, "two instances gave different ids");
+  s.id = *opened;
+  kvcache::Index const rows = w.control.info(s.id)->length;
+  require_equal(hit.rows, rows, "open finds other rows than probe");
+  require(rows < static_cast<kvcache::Index>(text.size()), "no fresh tail");
+  s.rest.assign(text.begin() + rows, text.end());
+  w.tally.hit_rows += static_cast<std::uint64_t>(rows);
+  auto const table = w.control.table(s.id);
+  w.tally.pending_hits += !table.empty() && w.control.pending(table.back()) ? 1U : 0U;
+  w.say("sequence " + std::to_string(s.id.slot) + " of " + std::to_string(count) + ", hit " +
+        std::to_string(rows));
+  w.live.push_back(std::move(s));
+}
+
+inline void flight_fork(FlightWorld& w, Random& random)
+{
+  FlightSequence const* const from = pick(w, random);
+  if (from == nullptr || w.live.size() >= most_sequences) {
+    return;
+  }
+  auto const forked = w.control.fork(from->id);
+  auto const twin = w.twin.fork(from->id);
+  require(forked.has_value() == twin.has_value(), "two instances: fork");
+  if (forked) {
+    w.say("sequence " + std::to_string(from->id.slot) + " -> " + std::to_string(forked->slot));
+    FlightSequence s = *from;
+    s.id = *forked;
+    s.rest.clear();
+    FlightText const had = w.tokens_of(*from);
+    FlightText const has = w.tokens_of(s);
+    require(has.size() <= had.size() && std::equal(has.begin(), has.end(), had.begin()),
+            "a fork has other rows");
+    w.live.push_back(std::move(s));
+  }
+}
+
+inline void flight_truncate(FlightWorld& w, Random& random)
+{
+  FlightSequence* const s = pick(w, random);
+  if (s == nullptr) {
+    return;
+  }
+  FlightText const before = w.tokens_of(*s);
+  auto const length = static_cast<kvcache::Index>(
+    random.below(static_cast<std::uint32_t>(before.size()) + 3));
+  auto const kept = w.control.truncate(s->id, length);
+  auto const twin = w.twin.truncate(s->id, length);
+  require(kept.has_value() && twin.has_value() && *kept == *twin, "truncate");
+  FlightText const after = w.tokens_of(*s);
+  require(*kept <= static_cast<kvcache::Index>(before.size()) &&
+            *kept == static_cast<kvcache::Index>(after.size()) &&
+            std::equal(after.begin(), after.end(), before.begin()),
+          "truncate kept other rows than it says");
+  s->rest.clear();
+  w.say("sequence " + std::to_string(s->id.slot) + " to " + std::to_string(length) + ", kept " +
+        std::to_string(*kept));
+}
+
+inline void flight_close(FlightWorld& w, Random& random)
+{
+  if (FlightSequence const* const s = pick(w, random)) {
+    kvcache::SequenceId const id = s->id;
+    require(w.control.close(id).has_value() && w.twin.close(id).has_value(), "close");
+    w.say("sequence " + std::to_string(id.slot));
+    std::erase_if(w.live, [&](FlightSequence const& other) { return other.id == id; });
+  }
+}
+
+inline void flight_suspend(FlightWorld& w, Random& random)
+{
+  if (FlightSequence* const s = pick(w, random)) {
+    s->before = w.tokens_of(*s);
+    require(w.control.suspend(s->id).has_value() && w.twin.suspend(s->id).has_value(), "suspend");
+    require(w.tokens_of(*s) == s->before, "a suspended sequence lost tokens");
+    s->suspended = true;
+    w.say("sequence " + std::to_string(s->id.slot));
+  }
+}
+
+inline void flight_resume(FlightWorld& w, kvcache::StreamId stream, Random& random)
+{
+  FlightSequence* const s = pick(w, random, true);
+  if (s == nullptr) {
+    return;
+  }
+  auto const hit = w.control.resume(s->id, stream);
+  auto const twin = w.twin.resume(s->id, stream);
+  require(hit.has_value() == twin.has_value(), "two instances: resume");
+  if (!hit) {
+    return w.say(std::string("refused: ") + kvcache::name(hit.error().why));
+  }
+  FlightText const rows = w.tokens_of(*s);
+  require_equal(hit->rows, rows.size(), "resume finds other rows than it says");
+  require(rows.size() <= s->before.size() &&
+            std::equal(rows.begin(), rows.end(), s->before.begin()),
+          "resume found rows of another text");
+  s->suspended = false;
+  s->epoch = w.epochs[s->domain];
+  s->rest.assign(s->before.begin() + hit->rows, s->before.end());
+  w.tally.resumes += 1;
+  w.say("sequence " + std::to_string(s->id.slot) + ", hit " + std::to_string(hit->rows));
+}
+
+inline void flight_forget(FlightWorld& w, Random& random)
+{
+  std::uint32_t const domain = random.below(2);
+  w.control.forget(w.domains[domain]);
+  w.twin.forget(w.domains[domain]);
+  w.epochs[domain] += 1;
+  w.say("domain " + std::to_string(domain));
+}
+
+/// Beams: some of the sequences go on as copies of others.
+inline void flight_reorder(FlightWorld& w, Random& random)
+{
+  std::vector<std::size_t> who;
+  std::vector<kvcache::SequenceId> ids;
+  std::vector<FlightText> texts;
+  for (std::size_t i = 0; i < w.live.size(); ++i) {
+    if (!w.live[i].suspended && random.below(2) == 0) {
+      who.push_back(i);
+      ids.push_back(w.live[i].id);
+      texts.push_back(w.tokens_of(w.live[i]));
+    }
+  }
+  std::vector<kvcache::Index> parents;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    parents.push_back(static_cast<kvcache::Index>(random.below(static_cast<std::uint32_t>(ids.size()))));
+  }
+  std::uint64_t const digest = w.control.digest();
+  auto const done = w.control.reorder(ids, parents);
+  auto const twin = w.twin.reorder(ids, parents);
+  require(done.has_value() == twin.has_value(), "two instances: reorder");
+  if (!done) {
+    require(w.control.digest() == digest, "I9: a refused reorder changed something");
+    return w.say("busy");
+  }
+  std::vector<FlightSequence> const old = w.live;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    auto const parent = static_cast<std::size_t>(parents[i]);
+    FlightSequence next = old[who[parent]];
+    next.id = ids[i];
+    if (parent != i) {
+      next.rest.clear();
+    }
+    require(w.tokens_of(next) == texts[parent], "reorder gave a sequence other rows");
+    w.live[who[i]] = std::move(next);
+    w.say(std::to_string(ids[i].slot) + " from " + std::to_string(ids[parent].slot) + " ");
+  }
+  w.tally.reorders += ids.empty() ? 0U : 1U;
+}
+
+}  // namespace kvcache_test

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// \file Calls on steps, two in flight a stream, each on both instances.
+
+#include <kvcache/control/plan.hpp>
+#include <kvcache/control/prompt.hpp>
+#include <kvcache/core/ids.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/flights_calls.hpp"
+#include "model/flights_run.hpp"
+#include "model/flights_world.hpp"
+#include "support/random.hpp"
+
+namespace kvcache_test {
+
+[[nodiscard]] inline FlightStep* flight_begin(FlightWorld& w, kvcache::StreamId stream)
+{
+  std::uint64_t const digest = w.control.digest();
+  auto const begun = w.control.begin(stream);
+  auto const twin = w.twin.begin(stream);
+  require(begun.has_value() == twin.has_value(), "two instances: begin");
+  auto const submitted =
+    std::count_if(w.steps.begin(), w.steps.end(), [&](FlightStep const& t) {
+      return t.stream == stream.value && t.stage != FlightStep::Stage::open;
+    });
+  bool const busy = w.open_step(stream.value) != nullptr || submitted == 2;
+  require(begun.has_value() == !busy, "begin while the stream has a step open, or two in flight");
+  if (!begun) {
+    require(w.control.digest() == digest, "I9: a refused begin changed something");
+    return nullptr;
+  }
+  require(*begun == *twin, "two instances gave different step ids");
+  FlightStep t;
+  t.id = *begun;
+  t.stream = stream.value;
+  w.steps.push_back(std::move(t));
+  w.say("step " + std::to_string(begun->value));
+  return &w.steps.back();
+}
+
+/// Adds `tokens`, or `count` unnamed ones. False: refused.
+inline bool add_chunk(FlightWorld& w,
+                      FlightStep& t,
+                      FlightSequence const& s,
+                      FlightText const& tokens,
+                      kvcache::Index count,
+                      bool draft)
+{
+  kvcache::Chunk const chunk{
+    .tokens = tokens, .count = tokens.empty() ? count : 0, .draft = draft};
+  std::uint64_t const digest = w.control.digest();
+  FlightText const base = w.tokens_of(s);
+  auto const held = w.control.table(s.id);
+  std::vector<kvcache::PageId> const before(held.begin(), held.end());
+  bool const lone = w.live.size() == 1 && w.steps.size() == 1 && t.chunks.empty();
+  auto const all = tokens.empty() ? count : static_cast<kvcache::Index>(tokens.size());
+  auto const added = w.control.add(t.id, s.id, chunk);
+  auto const twin = w.twin.add(t.id, s.id, chunk);
+  require(added.has_value() == twin.has_value(), "two instances: add");
+  w.say("step " + std::to_string(t.id.value) + " sequence " + std::to_string(s.id.slot) +
+        (draft ? " draft " : tokens.empty() ? " count " : " tokens ") + std::to_string(all));
+  w.tally.adds += 1;
+  if (!added) {
+    kvcache::Shortage const& no = added.error();
+    require(w.control.digest() == digest, "I9: a refused add changed something");
+    auto const p = static_cast<kvcache::Index>(w.setting.page_tokens);
+    auto const pages = (static_cast<kvcache::Index>(base.size()) + all + p - 1) / p;
+    require(!lone || no.why != kvcache::Why::no_pages ||
+              pages > static_cast<kvcache::Index>(w.setting.pages),
+            "liveness: the only sequence was refused pages though it fits the pool");
+    w.tally.refused += 1;
+    w.say(std::string(" refused: ") + kvcache::name(no.why));
+    return false;
+  }
+  require(*added == *twin && *added >= 0 && *added <= all, "rows planned");
+  FlightChunk c;
+  c.who = s;
+  c.draft = draft;
+  c.base = base;
+  c.step_before = w.control.step_before(s.id);
+  c.planned = *added;
+  auto const attached = static_cast<std::ptrdiff_t>(all - *added);
+  if (!tokens.empty()) {
+    c.attached.assign(tokens.begin(), tokens.begin() + attached);
+    c.named.assign(tokens.begin() + attached, tokens.end());
+  }
+  auto const after = w.control.table(s.id);
+  c.table.assign(after.begin(), after.end());
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (c.table[i] != before[i]) {
+      c.copy_target = c.table[i];
+      w.tally.copies += 1;
+    }
+  }
+  w.tally.attached_rows += static_cast<std::uint64_t>(attached);
+  w.tally.attach_only += *added == 0 ? 1U : 0U;
+  w.say(" planned " + std::to_string(*added));
+  t.chunks.push_back(std::move(c));
+  return true;
+}
+
+inline void flight_add(FlightWorld& w, FlightStep& t, Random& random)
+{
+  FlightSequence* const s = pick(w, random);
+  if (s == nullptr) {
+    return;
+  }
+  if (!s->rest.empty()) {
+    auto const most = static_cast<std::uint32_t>(s->rest.size());
+    auto const n = static_cast<std::ptrdiff_t>(random.below(2) == 0 ? most
+                                                                    : random.between(1, most));
+    if (add_chunk(w, t, *s, FlightText(s->rest.begin(), s->rest.begin() + n), 0, false)) {
+      s->rest.erase(s->rest.begin(), s->rest.begin() + n);
+    }
+    return;
+  }
+  bool const draft = random.below(3) == 0;
+  bool const named = random.below(2) == 0;
+  std::uint32_t const count = draft ? random.between(1, 5) : 1;
+  FlightText tokens;
+  for (std::uint32_t i = 0; named && i < count; ++i) {
+    tokens.push_back(static_cast<kvcache::Token>(random.below(4) == 0));
+  }
+  (void)add_chunk(w, t, *s, tokens, static_cast<kvcache::Index>(count), draft);
+}
+
+inline void flight_submit(FlightWorld& w, FlightStep& t)
+{
+  require(w.control.submit(t.id).has_value() && w.twin.submit(t.id).has_value(), "submit");
+  t.plan = w.control.plan(t.id);
+  require(t.plan == w.twin.plan(t.id), "two instances made different plans");
+  t.stage = FlightStep::Stage::submitted;
+  for (kvcache::PlannedChunk const& planned : t.plan.chunks) {
+    FlightChunk const* const chunk = t.find(planned.sequence);
+    require(chunk != nullptr, "the plan has a chunk that nobody added");
+    for (kvcache::Index i = planned.first_index - planned.slack;
+         i < planned.first_index + planned.tokens;
+         ++i) {
+      t.to_write.insert(w.device.slot_of(chunk->table, static_cast<std::size_t>(i)));
+    }
+  }
+  for (FlightChunk& chunk : t.chunks) {  // a copy that the plan lacks was of no use to anyone
+    bool const copied = std::any_of(
+      t.plan.copies.begin(), t.plan.copies.end(), [&](kvcache::PageCopy const& copy) {
+        return copy.target == chunk.copy_target;
+      });
+    chunk.copy_target = copied ? chunk.copy_target : kvcache::zero_page;
+  }
+  w.say("step " + std::to_string(t.id.value));
+}
+
+inline void flight_drop(FlightWorld& w, FlightStep& t)
+{
+  kvcache::StepId const id = t.id;
+  for (FlightSequence& s : w.live) {
+    s.rest.clear();
+  }
+  require(w.control.drop(id).has_value() && w.twin.drop(id).has_value(), "drop");
+  w.say("step " + std::to_string(id.value));
+  w.erase(id);
+}
+
+/// The oldest step of the stream that has not run: two of them may have run before the first is committed.
+inline void flight_run(FlightWorld& w, std::uint32_t stream, Random& random)
+{
+  for (FlightStep& t : w.steps) {
+    if (t.stream == stream && t.stage == FlightStep::Stage::submitted && !t.doomed) {
+      w.say("step " + std::to_string(t.id.value));
+      return run_step(w, t, random);
+    }
+  }
+}
+
+/// The sequences that a failed step cut back begin anew.
+inline void take_cuts(FlightWorld& w)
+{
+  auto const cuts = w.control.cuts();
+  auto const twin = w.twin.cuts();
+  require(std::equal(cuts.begin(), cuts.end(), twin.begin(), twin.end()), "two instances: cuts");
+  for (kvcache::Cut const& cut : cuts) {
+    for (FlightSequence& s : w.live) {
+      if (s.id == cut.sequence) {
+        s.rest.clear();
+      }
+    }
+  }
+  w.tally.cuts += cuts.size();
+}
+
+/// Steps that were given up end with the one before them; their plans are applied all the same.
+inline bool end_doomed(FlightWorld& w, std::uint32_t stream)
+{
+  bool ended = false;
+  for (FlightStep* t = w.oldest(stream); t != nullptr && t->doomed; t = w.oldest(stream)) {
+    if (t->stage == FlightStep::Stage::submitted) {
+      w.device.apply(t->plan);
+    }
+    w.tally.doomed += 1;
+    w.erase(t->id);
+    ended = true;
+  }
+  return ended;
+}
+
+inline void flight_commit(FlightWorld& w, FlightStep& t)
+{
+  if (t.stage != FlightStep::Stage::ran) {
+    return;
+  }
+  kvcache::StepId const id = t.id;
+  std::vector<std::pair<kvcache::SequenceId, FlightText>> before;
+  for (FlightSequence const& s : w.live) {
+    before.emplace_back(s.id, w.tokens_of(s));
+  }
+  require(w.control.commit(id, t.outcomes).has_value() && w.twin.commit(id, t.outcomes).has_value(),
+          "commit");
+  std::uint32_t const stream = t.stream;
+  w.erase(id);
+  take_cuts(w);
+  bool const cut = end_doomed(w, stream);
+  for (auto const& [sequence, had] : before) {
+    auto const now = w.control.tokens(sequence);
+    auto const result = w.results.find({id.value, {sequence.slot, sequence.generation}});
+    bool const same = std::equal(now.begin(), now.end(), had.begin(), had.end()) ||
+                      (cut && now.size() < had.size() &&
+                       std::equal(now.begin(), now.end(), had.begin()));
+    require(same || (result != w.results.end() && std::equal(now.begin(),
+                                                             now.end(),
+                                                             result->second.begin(),
+                                                             result->second.end())),
+            "commit gave a sequence other rows than ran and were accepted");
+  }
+  w.tally.commits += 1;
+  w.say("step " + std::to_string(id.value));
+}
+
+/// The device may have stopped before the step or after it; what was submitted is applied all the same.
+inline void flight_fail(FlightWorld& w, FlightStep& t)
+{
+  kvcache::StepId const id = t.id;
+  std::uint32_t const stream = t.stream;
+  bool const is_oldest = &t == w.oldest(stream);
+  if (is_oldest && t.stage == FlightStep::Stage::submitted) {
+    w.device.apply(t.plan);
+  }
+  require(w.control.fail(id).has_value() && w.twin.fail(id).has_value(), "fail");
+  w.tally.fails += 1;
+  w.say("step " + std::to_string(id.value));
+  take_cuts(w);
+  if (is_oldest) {
+    w.erase(id);
+    (void)end_doomed(w, stream);
+  } else {
+    require(w.control.cuts().empty(), "a step that waits for an older one cut somebody back");
+    t.doomed = true;
+  }
+}
+
+/// Of the submitted steps of the stream mostly the oldest.
+inline void flight_fail(FlightWorld& w, Random& random, std::uint32_t stream)
+{
+  FlightStep* chosen = w.oldest(stream);
+  for (FlightStep& t : w.steps) {
+    bool const other = t.stream == stream && t.stage != FlightStep::Stage::open && !t.doomed;
+    chosen = other && random.below(4) == 0 ? &t : chosen;
+  }
+  if (chosen != nullptr) {
+    flight_fail(w, *chosen);
+  }
+}
+
+/// begin, adds, drop: nothing happened.
+inline void flight_pure_drop(FlightWorld& w, kvcache::StreamId stream, Random& random)
+{
+  if (w.open_step(stream.value) != nullptr) {
+    return;
+  }
+  std::uint64_t const digest = w.control.digest();
+  FlightStep* const t = flight_begin(w, stream);
+  if (t == nullptr) {
+    return;
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (FlightSequence const* const s = pick(w, random)) {
+      (void)add_chunk(w, *t, *s, s->rest, 1, false);
+    }
+  }
+  kvcache::StepId const id = t->id;
+  require(w.control.drop(id).has_value() && w.twin.drop(id).has_value(), "drop");
+  w.erase(id);
+  require(w.control.digest() == digest, "I9: begin, adds and drop left a trace");
+}
+
+inline void perform(FlightWorld& w, FlightOperation const& o)
+{
+  Random random(o.seed);
+  kvcache::StreamId const stream{o.stream};
+  FlightStep* open = w.open_step(o.stream);
+  if (open == nullptr && (o.kind == FlightKind::add || o.kind == FlightKind::submit)) {
+    open = flight_begin(w, stream);  // so that random scripts are not idle
+  }
+  FlightStep* const oldest = w.oldest(o.stream);  // `begin` may have moved it
+  if (o.kind == FlightKind::commit && oldest != nullptr &&
+      oldest->stage == FlightStep::Stage::submitted) {
+    return flight_run(w, o.stream, random);
+  }
+  switch (o.kind) {
+    case FlightKind::open:
+      return flight_open(w, stream, random);
+    case FlightKind::begin:
+      return (void)flight_begin(w, stream);
+    case FlightKind::add:
+      return open != nullptr ? flight_add(w, *open, random) : void();
+    case FlightKind::submit:
+      return open != nullptr ? flight_submit(w, *open) : void();
+    case FlightKind::drop:
+      return open != nullptr ? flight_drop(w, *open) : void();
+    case FlightKind::run:
+      return flight_run(w, o.stream, random);
+    case FlightKind::commit:
+      return oldest != nullptr ? flight_commit(w, *oldest) : void();
+    case FlightKind::fail:
+      return flight_fail(w, random, o.stream);
+    case FlightKind::fork:
+      return flight_fork(w, random);
+    case FlightKind::truncate:
+      return flight_truncate(w, random);
+    case FlightKind::close:
+      return flight_close(w, random);
+    case FlightKind::suspend:
+      return flight_suspend(w, random);
+    case FlightKind::resume:
+      return flight_resume(w, stream, random);
+    case FlightKind::forget:
+      return flight_forget(w, random);
+    case FlightKind::pure_drop:
+      return flight_pure_drop(w, stream, random);
+    case FlightKind::reorder:
+      return flight_reorder(w, random);
+  }
+}
+
+/// I8: once all is closed, nothing is held.
+inline void finish(FlightWorld& w)
+{
+  while (!w.live.empty()) {
+    kvcache::SequenceId const id = w.live.back().id;
+    require(w.control.close(id).has_value() && w.twin.close(id).has_value(), "close");
+    w.live.pop_back();
+    w.check();
+  }
+  while (!w.steps.empty()) {
+    FlightStep& t = w.steps.front();
+    t.stage == FlightStep::Stage::open ? flight_drop(w, t) : flight_fail(w, t);
+    w.check();
+  }
+  w.control.forget(w.domains[0]);
+  w.control.forget(w.domains[1]);
+  require_equal(w.control.stats().free, w.setting.pages, "I8: all is closed and not all is free");
+}
+
+}  // namespace kvcache_test

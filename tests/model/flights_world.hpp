@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// \file Two control planes fed the same calls, a device beside them, and the check of every row.
+
+#include <kvcache/alloc/page_allocator.hpp>
+#include <kvcache/control/control.hpp>
+#include <kvcache/prefix/domain.hpp>
+#include <kvcache/prefix/radix_tree.hpp>
+#include <kvcache/replace/lru.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/flights_device.hpp"
+#include "model/flights_operation.hpp"
+#include "model/naive.hpp"
+
+namespace kvcache_test {
+
+using FlightText = std::vector<kvcache::Token>;
+
+/// What happened, so that a test can tell that it was not idle.
+struct FlightTally {
+  std::uint64_t operations = 0, adds = 0, refused = 0, attached_rows = 0, hit_rows = 0, copies = 0;
+  std::uint64_t commits = 0, fails = 0, cuts = 0, resumes = 0, reorders = 0;
+  std::uint64_t dead_chunks = 0, doomed = 0, attach_only = 0, pending_hits = 0;
+};
+
+/// A control plane that a test may look into.
+class FlightControl
+    : public kvcache::Control<kvcache::PageAllocator, kvcache::RadixTree, kvcache::Lru> {
+  using Plane = kvcache::Control<kvcache::PageAllocator, kvcache::RadixTree, kvcache::Lru>;
+  using Calls = kvcache::SequenceCalls<kvcache::PageAllocator, kvcache::RadixTree, kvcache::Lru>;
+
+  struct Inside : Calls {
+    static auto const& of(Calls const& calls) { return calls.*(&Inside::state_); }
+  };
+
+ public:
+  static constexpr std::uint32_t max_sequences = 16;
+
+  explicit FlightControl(FlightSetting const& s) : Plane(make(s)) {}
+
+  [[nodiscard]] kvcache::RadixTree const& tree() const { return Inside::of(*this).book.tree(); }
+  /// A step that has not retired is to write the page.
+  [[nodiscard]] bool pending(kvcache::PageId page) const { return Inside::of(*this).book.pending(page); }
+  /// The step before the open one that has the sequence, or 0.
+  [[nodiscard]] std::uint64_t step_before(kvcache::SequenceId id) const
+  {
+    auto const* const s = Inside::of(*this).find(id);
+    return s->num_flights > 1 ? s->flights[s->num_flights - 2].step->id.value : 0;
+  }
+  /// A step that failed took the chunk with it.
+  [[nodiscard]] bool dead(kvcache::StepId step, kvcache::SequenceId id) const
+  {
+    for (auto const& t : Inside::of(*this).steps) {
+      for (auto const& c : t.chunks) {
+        if (t.id == step && c.sequence == id) {
+          return c.dead;
+        }
+      }
+    }
+    return true;
+  }
+
+ private:
+  static Plane make(FlightSetting const& s)
+  {
+    auto made = Plane::create(
+      {.pages = s.pages, .page_tokens = s.page_tokens, .max_sequences = max_sequences});
+    return std::move(*made);
+  }
+};
+
+struct FlightSequence {
+  kvcache::SequenceId id{};
+  std::uint32_t domain = 0;
+  std::uint32_t epoch = 0;  // of the domain's weights
+  FlightText rest;          // of its prompt
+  bool suspended = false;
+  FlightText before;  // its tokens when it was suspended
+};
+
+/// A chunk as it was added.
+struct FlightChunk {
+  FlightSequence who;
+  bool draft = false;
+  FlightText base;              // committed rows then, unless a step before has the sequence
+  std::uint64_t step_before = 0;
+  FlightText attached;
+  FlightText named;             // the planned rows, where they have names
+  kvcache::Index planned = 0;
+  std::vector<kvcache::PageId> table;
+  kvcache::PageId copy_target = kvcache::zero_page;
+};
+
+struct FlightStep {
+  enum class Stage : std::uint8_t { open, submitted, ran };
+  kvcache::StepId id{};
+  std::uint32_t stream = 0;
+  Stage stage = Stage::open;
+  bool doomed = false;  // given up while an older one was in flight: it ends with that one
+  std::vector<FlightChunk> chunks;
+  kvcache::Plan plan;
+  std::set<std::size_t> to_write;       // slots of the plan
+  std::vector<kvcache::Outcome> outcomes;
+  std::vector<FlightText> names;        // what the outcomes point to
+
+  [[nodiscard]] FlightChunk const* find(kvcache::SequenceId id_) const
+  {
+    for (FlightChunk const& chunk : chunks) {
+      if (chunk.who.id == id_) {
+        return &chunk;
+      }
+    }
+    return nullptr;
+  }
+};
+
+struct FlightWorld {
+  FlightWorld(FlightSetting const& s, FlightTally& t)
+      : setting(s), tally(t), control(s), twin(s), device(s, FlightControl::max_sequences)
+  {
+    domains[1] = kvcache::Domain({.model = {}, .weights = {}, .salt = "x", .adapters = {}});
+  }
+
+  FlightSetting setting;
+  FlightTally& tally;
+  FlightControl control;
+  FlightControl twin;
+  FlightDevice device;
+  kvcache::Domain domains[2];
+  std::uint32_t epochs[2] = {0, 0};
+  std::vector<FlightSequence> live;
+  std::vector<FlightStep> steps;  // of one stream in the order of their ids
+  // The rows that a sequence has after a step that ran.
+  std::map<std::pair<std::uint64_t, std::pair<std::uint32_t, std::uint32_t>>, FlightText> results;
+  std::string said;
+
+  void say(std::string const& text) { said += text; }
+
+  [[nodiscard]] FlightStep* open_step(std::uint32_t stream)
+  {
+    for (FlightStep& t : steps) {
+      if (t.stream == stream && t.stage == FlightStep::Stage::open) {
+        return &t;
+      }
+    }
+    return nullptr;
+  }
+  /// The oldest step of the stream that was submitted, or null.
+  [[nodiscard]] FlightStep* oldest(std::uint32_t stream)
+  {
+    for (FlightStep& t : steps) {
+      if (t.stream == stream && t.stage != FlightStep::Stage::open) {
+        return &t;
+      }
+    }
+    return nullptr;
+  }
+  void erase(kvcache::StepId id)
+  {
+    std::erase_if(steps, [&](FlightStep const& t) { return t.id == id; });
+  }
+  [[nodiscard]] FlightText tokens_of(FlightSequence const& s) const
+  {
+    auto const tokens = control.tokens(s.id);
+    return {tokens.begin(), tokens.end()};
+  }
+  [[nodiscard]] static std::vector<Stamp> stamps(FlightSequence const& s, FlightText const& tokens)
+  {
+    std::vector<Stamp> out;
+    Stamp stamp = stamp_start(s.domain, s.epoch);
+    for (kvcache::Token const token : tokens) {
+      out.push_back(stamp = stamp_next(stamp, token));
+    }
+    return out;
+  }
+
+  /// A step that has not run yet is to write or to copy the row.
+  [[nodiscard]] bool unwritten(kvcache::PageId page, std::size_t row) const
+  {
+    for (FlightStep const& t : steps) {
+      if (t.stage == FlightStep::Stage::ran) {
+        continue;
+      }
+      bool found = t.to_write.count(device.slot(page, row)) != 0;
+      for (FlightChunk const& chunk : t.chunks) {
+        found = found || (chunk.copy_target == page && page != kvcache::zero_page);
+      }
+      if (found) {
+        return true;
+      }
+    }
+    return false;
+  }
+  /// Somebody relies on what the slot holds (I3).
+  [[nodiscard]] bool settled(std::size_t slot) const
+  {
+    std::size_t const p = device.page_tokens();
+    kvcache::PageId const page{static_cast<std::uint32_t>(slot / p)};
+    for (FlightSequence const& s : live) {
+      auto const table = control.table(s.id);
+      std::size_t const rows = control.tokens(s.id).size();
+      for (std::size_t i = 0; i < table.size(); ++i) {
+        if (table[i] == page && i * p + slot % p < rows && !unwritten(page, slot % p)) {
+          return true;
+        }
+      }
+    }
+    return control.tree().contains(page) && !control.pending(page);
+  }
+
+  void check()
+  {
+    if (kvcache::Report const report = control.check_invariants(); !report) {
+      throw Broken{std::string("check_invariants: ") + report.broken + " at " +
+                   std::to_string(report.where)};
+    }
+    require(control.digest() == twin.digest(), "two instances fed the same calls differ");
+    for (FlightSequence const& s : live) {
+      check_rows(s);
+    }
+    for (std::uint32_t page = 1; page <= setting.pages; ++page) {
+      check_cached(kvcache::PageId{page});
+    }
+    kvcache::Stats const stats = control.stats();
+    require_equal(stats.free + stats.held + stats.cached, setting.pages, "I1: sum of pages");
+  }
+
+ private:
+  void check_rows(FlightSequence const& s)
+  {
+    if (s.suspended) {
+      require(control.table(s.id).empty(), "a suspended sequence has pages");
+      return;
+    }
+    auto const table = control.table(s.id);
+    auto const want = stamps(s, tokens_of(s));
+    for (std::size_t row = 0; row < want.size(); ++row) {
+      kvcache::PageId const page = table[row / device.page_tokens()];
+      require(unwritten(page, row) || device.at(device.slot(page, row)) == want[row],
+              "STAMP: a committed row of a sequence is wrong");
+    }
+  }
+  void check_cached(kvcache::PageId page)
+  {
+    auto const& tree = control.tree();
+    if (!tree.contains(page) || control.pending(page)) {
+      return;
+    }
+    kvcache::SpanId const span = tree.span_of(page);
+    std::vector<kvcache::SpanId> path;
+    for (kvcache::SpanId s = span; s.value != kvcache::nil; s = tree.parent(s)) {
+      path.push_back(s);
+    }
+    FlightText text;
+    std::vector<kvcache::PageId> pages;
+    for (auto s = path.rbegin(); s != path.rend(); ++s) {
+      auto const tokens = tree.tokens(*s);
+      text.insert(text.end(), tokens.begin(), tokens.end());
+      auto const some = tree.pages(*s);
+      pages.insert(pages.end(), some.begin(), some.end());
+    }
+    FlightSequence owner;
+    for (std::uint32_t d = 0; d < 2; ++d) {
+      auto const found = tree.find(domains[d]);
+      owner.domain = found && *found == tree.domain(span) ? d : owner.domain;
+    }
+    owner.epoch = epochs[owner.domain];
+    auto const want = stamps(owner, text);
+    std::size_t const p = device.page_tokens();
+    auto const at = static_cast<std::size_t>(std::find(pages.begin(), pages.end(), page) - pages.begin());
+    for (std::size_t row = 0; row < p; ++row) {
+      require(device.at(device.slot(page, row)) == want[at * p + row],
+              "STAMP: the tree holds a wrong row (I4)");
+    }
+  }
+};
+
+}  // namespace kvcache_test
