@@ -110,7 +110,8 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
     if (s == nullptr || s->suspended) {
       return refused(unusable(sequence));
     }
-    if (s->last_added[t->stream.value] == id || s->num_flights == detail::SequenceState::max_flights ||
+    if (s->last_added[t->stream.value] == id ||
+        s->num_flights == detail::SequenceState::max_flights ||
         (s->stream != t->stream && state_.in_flight(s->bound_until))) {
       return refused(detail::in_step(sequence));
     }

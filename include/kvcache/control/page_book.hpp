@@ -41,7 +41,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   {
     PageCount const missing =
       (pages > this->num_free() ? pages - this->num_free() : 0) + (unpublishes ? 1U : 0U);
-    std::size_t const skips = missing == 0                     ? 0
+    std::size_t const skips = missing == 0                  ? 0
                               : fences_.others_than(stream) ? std::size_t{policy_.size()} * 2
                                                             : std::size_t{policy_.size()};
     grow(journal.entries_, missing + skips);
@@ -105,7 +105,8 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     while (journal.entries_.size() > mark) {
       Reclaimed::Entry const entry = journal.entries_.back();
       if (entry.pages == 0) {
-        if (entry.skipped || step_aside(entry)) {  // it may have been evicted later, and be back by now
+        if (entry.skipped ||
+            step_aside(entry)) {  // it may have been evicted later, and be back by now
           come_back(entry);
         }
         journal.entries_.pop_back();
