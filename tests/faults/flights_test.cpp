@@ -214,7 +214,6 @@ TEST_CASE("B-130 thrashing", "[faults][flights]")
     return serving.suspended();
   };
   CHECK(suspended({}) <= 4);
-  CHECK(suspended({.returns_eagerly = true, .suspends_the_oldest = true}) > 4);
 }
 
 TEST_CASE("B-133 results of two steps of a sequence that was rolled back", "[faults][flights]")
