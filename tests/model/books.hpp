@@ -25,13 +25,6 @@ namespace kvcache_test {
 
 using Twin = kvcache::Control<kvcache::PageAllocator, kvcache::RadixTree, kvcache::Lru>;
 
-/// One step at a time, and drafts only: so nothing is pending and any number may be accepted. What is left out
-/// here, `flights_test.cpp` has.
-[[nodiscard]] inline kvcache::Chunk draft_of(std::vector<kvcache::Token> const& tokens)
-{
-  return {.tokens = tokens, .draft = true};
-}
-
 class Books {
  public:
   explicit Books(Setting const& s)
@@ -41,7 +34,7 @@ class Books {
     copies = tables;
     held = tables;
     let_go = tables;
-    fenced.assign(tables.size(), false);
+    fenced = tables;
   }
 
   Setting setting;
@@ -57,7 +50,7 @@ class Books {
   std::vector<std::uint32_t> held;
   // By page: how often closed sequences of the open step let go of it, and whether the submitted step may touch it.
   std::vector<std::uint32_t> let_go;
-  std::vector<bool> fenced;
+  std::vector<std::uint32_t> fenced;
   std::uint32_t rows_kept = 0;  // table rows of sequences that were closed in the step
   struct Lost {
     std::uint32_t page;
@@ -90,17 +83,15 @@ class Books {
   /// A sequence of the step is closed: the step keeps the pages while it is open, and fences them after.
   void leave(std::span<kvcache::PageId const> table)
   {
-    bool const open = step.stage == NaiveStep::Stage::open;
     for (kvcache::PageId const page : table) {
-      let_go[page.value] += open ? 1U : 0U;
-      fenced[page.value] = fenced[page.value] || !open;
+      (step.stage == NaiveStep::Stage::open ? let_go : fenced)[page.value] += 1;
     }
     rows_kept += 1;
   }
   void step_was_submitted()
   {
     for (std::size_t page = 0; page < let_go.size(); ++page) {
-      fenced[page] = fenced[page] || let_go[page] != 0;
+      fenced[page] += let_go[page];
       let_go[page] = 0;
     }
     recount({});
@@ -108,19 +99,20 @@ class Books {
   void step_is_over()
   {
     std::fill(let_go.begin(), let_go.end(), 0);
-    fenced.assign(fenced.size(), false);
+    std::fill(fenced.begin(), fenced.end(), 0);
     rows_kept = 0;
   }
   /// Nobody holds the page, but the step in flight may still touch it: it waits.
   [[nodiscard]] bool waits(std::size_t page) const
   {
-    return fenced[page] && tables[page] + copies[page] + let_go[page] == 0 && !tree.at(page);
+    return fenced[page] != 0 && tables[page] + copies[page] + let_go[page] == 0 && !tree.at(page);
   }
   /// Pages of a forgotten domain that wait now look like cached ones from outside.
   void forget_waiting(std::uint32_t domain)
   {
     for (std::size_t page = 1; page < held.size(); ++page) {
-      if (fenced[page] && held[page] == 0 && tree.at(page) && tree.at(page)->domain == domain) {
+      if (fenced[page] != 0 && held[page] == 0 && tree.at(page) &&
+          tree.at(page)->domain == domain) {
         tree.at(page).reset();
       }
     }
@@ -377,12 +369,10 @@ class Books {
   /// A page that just left hung below it. It may have been unused for longer: a step held the other to copy it.
   [[nodiscard]] bool was_parent(std::uint32_t page, Moved const& moved) const
   {
-    bool found = false;
-    for (std::size_t i = lost.size() - moved.left.size(); i < lost.size(); ++i) {
-      found = found || lost[i].entry.continues(*tree.at(page),
-                                               static_cast<std::size_t>(setting.page_tokens));
-    }
-    return found;
+    auto const p = static_cast<std::size_t>(setting.page_tokens);
+    return std::any_of(lost.end() - std::ssize(moved.left), lost.end(), [&](Lost const& it) {
+      return it.entry.continues(*tree.at(page), p);
+    });
   }
 
   /// The pages that left were nobody's, as many as had to go, and the least recently used leaves.

@@ -124,11 +124,10 @@ bool open(World<T>& w, Operation const& o)
   auto opened = w.cache.open(prompt_of(w, r));
   auto const twin = w.books.twin.open(prompt_of(w, r));
   require(opened.has_value() == twin.has_value(), "two instances: open");
-  kvcache::Why const want = static_cast<kvcache::Index>(r.tokens.size()) > w.setting.longest()
-                              ? kvcache::Why::too_large
-                            : w.books.live.size() + w.books.rows_kept == w.setting.max_sequences
-                                ? kvcache::Why::no_rows
-                                : kvcache::Why::ok;
+  kvcache::Why const want =
+    static_cast<kvcache::Index>(r.tokens.size()) > w.setting.longest()   ? kvcache::Why::too_large
+    : w.books.live.size() + w.books.rows_kept == w.setting.max_sequences ? kvcache::Why::no_rows
+                                                                         : kvcache::Why::ok;
   require_equal(opened ? kvcache::Why::ok : opened.error().why, want, "open");
   if (!opened) {
     return false;
@@ -198,9 +197,7 @@ bool truncate(World<T>& w, Operation const& o)
   auto const kept = w.cache.truncate(w.handles[i], length);
   auto const twin = w.books.twin.truncate(s.id, length);
   require(kept.has_value() == twin.has_value(), "two instances: truncate");
-  require_equal(kept ? kvcache::Why::ok : kept.error().why,
-                kvcache::Why::ok,
-                "truncate");
+  require_equal(kept ? kvcache::Why::ok : kept.error().why, kvcache::Why::ok, "truncate");
   w.say("sequence " + std::to_string(s.id.slot) + " of " + std::to_string(size) + " to " +
         std::to_string(length));
   if (!kept) {

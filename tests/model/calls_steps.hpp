@@ -86,7 +86,8 @@ bool add(World<T>& w, Operation const& o)
 template <class T>
 void mark_submitted(World<T>& w)
 {
-  require(w.step->plan() == w.books.twin.plan(w.books.step.id), "two instances made different plans");
+  require(w.step->plan() == w.books.twin.plan(w.books.step.id),
+          "two instances made different plans");
   for (NaiveChunk& chunk : w.books.step.chunks) {
     chunk.planned = !chunk.orphan;
   }

@@ -49,8 +49,7 @@ inline void flight_open(FlightWorld& w, kvcache::StreamId stream, Random& random
   for (std::uint32_t i = 0; i < count; ++i) {
     text.push_back(static_cast<kvcache::Token>(!zeros && random.below(14) == 0));
   }
-  kvcache::Prompt const prompt{
-    .tokens = text, .domain = &w.domains[s.domain], .stream = stream};
+  kvcache::Prompt const prompt{.tokens = text, .domain = &w.domains[s.domain], .stream = stream};
   kvcache::Hit const hit = w.control.probe(prompt);
   auto const opened = w.control.open(prompt);
   auto const twin = w.twin.open(prompt);
@@ -101,8 +100,8 @@ inline void flight_truncate(FlightWorld& w, Random& random)
     return;
   }
   FlightText const before = w.tokens_of(*s);
-  auto const length = static_cast<kvcache::Index>(
-    random.below(static_cast<std::uint32_t>(before.size()) + 3));
+  auto const length =
+    static_cast<kvcache::Index>(random.below(static_cast<std::uint32_t>(before.size()) + 3));
   auto const kept = w.control.truncate(s->id, length);
   auto const twin = w.twin.truncate(s->id, length);
   require(kept.has_value() && twin.has_value() && *kept == *twin, "truncate");
@@ -151,9 +150,9 @@ inline void flight_resume(FlightWorld& w, kvcache::StreamId stream, Random& rand
   }
   FlightText const rows = w.tokens_of(*s);
   require_equal(hit->rows, rows.size(), "resume finds other rows than it says");
-  require(rows.size() <= s->before.size() &&
-            std::equal(rows.begin(), rows.end(), s->before.begin()),
-          "resume found rows of another text");
+  require(
+    rows.size() <= s->before.size() && std::equal(rows.begin(), rows.end(), s->before.begin()),
+    "resume found rows of another text");
   s->suspended = false;
   s->epoch = w.epochs[s->domain];
   s->rest.assign(s->before.begin() + hit->rows, s->before.end());
@@ -185,7 +184,8 @@ inline void flight_reorder(FlightWorld& w, Random& random)
   }
   std::vector<kvcache::Index> parents;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    parents.push_back(static_cast<kvcache::Index>(random.below(static_cast<std::uint32_t>(ids.size()))));
+    parents.push_back(
+      static_cast<kvcache::Index>(random.below(static_cast<std::uint32_t>(ids.size()))));
   }
   std::uint64_t const digest = w.control.digest();
   auto const done = w.control.reorder(ids, parents);

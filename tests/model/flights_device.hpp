@@ -49,7 +49,8 @@ class FlightDevice {
     return page.value * page_tokens_ + row % page_tokens_;
   }
   /// The slot of row `row` of a sequence with these pages.
-  [[nodiscard]] std::size_t slot_of(std::vector<kvcache::PageId> const& table, std::size_t row) const
+  [[nodiscard]] std::size_t slot_of(std::vector<kvcache::PageId> const& table,
+                                    std::size_t row) const
   {
     return slot(table[row / page_tokens_], row);
   }

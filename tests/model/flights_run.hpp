@@ -106,8 +106,7 @@ inline void run_step(FlightWorld& w, FlightStep& t, Random& random)
   std::vector<FlightReads> reads;
   for (FlightChunk const& chunk : t.chunks) {
     if (chunk.planned == 0) {
-      w.results[{t.id.value, {chunk.who.id.slot, chunk.who.id.generation}}] =
-        rows_before(w, chunk);
+      w.results[{t.id.value, {chunk.who.id.slot, chunk.who.id.generation}}] = rows_before(w, chunk);
     }
   }
   for (kvcache::PlannedChunk const& planned : t.plan.chunks) {

@@ -27,10 +27,9 @@ namespace kvcache_test {
   auto const begun = w.control.begin(stream);
   auto const twin = w.twin.begin(stream);
   require(begun.has_value() == twin.has_value(), "two instances: begin");
-  auto const submitted =
-    std::count_if(w.steps.begin(), w.steps.end(), [&](FlightStep const& t) {
-      return t.stream == stream.value && t.stage != FlightStep::Stage::open;
-    });
+  auto const submitted = std::count_if(w.steps.begin(), w.steps.end(), [&](FlightStep const& t) {
+    return t.stream == stream.value && t.stage != FlightStep::Stage::open;
+  });
   bool const busy = w.open_step(stream.value) != nullptr || submitted == 2;
   require(begun.has_value() == !busy, "begin while the stream has a step open, or two in flight");
   if (!begun) {
@@ -54,8 +53,7 @@ inline bool add_chunk(FlightWorld& w,
                       kvcache::Index count,
                       bool draft)
 {
-  kvcache::Chunk const chunk{
-    .tokens = tokens, .count = tokens.empty() ? count : 0, .draft = draft};
+  kvcache::Chunk const chunk{.tokens = tokens, .count = tokens.empty() ? count : 0, .draft = draft};
   std::uint64_t const digest = w.control.digest();
   FlightText const base = w.tokens_of(s);
   auto const held = w.control.table(s.id);
@@ -66,7 +64,10 @@ inline bool add_chunk(FlightWorld& w,
   auto const twin = w.twin.add(t.id, s.id, chunk);
   require(added.has_value() == twin.has_value(), "two instances: add");
   w.say("step " + std::to_string(t.id.value) + " sequence " + std::to_string(s.id.slot) +
-        (draft ? " draft " : tokens.empty() ? " count " : " tokens ") + std::to_string(all));
+        (draft            ? " draft "
+         : tokens.empty() ? " count "
+                          : " tokens ") +
+        std::to_string(all));
   w.tally.adds += 1;
   if (!added) {
     kvcache::Shortage const& no = added.error();
@@ -115,8 +116,8 @@ inline void flight_add(FlightWorld& w, FlightStep& t, Random& random)
   }
   if (!s->rest.empty()) {
     auto const most = static_cast<std::uint32_t>(s->rest.size());
-    auto const n = static_cast<std::ptrdiff_t>(random.below(2) == 0 ? most
-                                                                    : random.between(1, most));
+    auto const n =
+      static_cast<std::ptrdiff_t>(random.below(2) == 0 ? most : random.between(1, most));
     if (add_chunk(w, t, *s, FlightText(s->rest.begin(), s->rest.begin() + n), 0, false)) {
       s->rest.erase(s->rest.begin(), s->rest.begin() + n);
     }
@@ -148,8 +149,8 @@ inline void flight_submit(FlightWorld& w, FlightStep& t)
     }
   }
   for (FlightChunk& chunk : t.chunks) {  // a copy that the plan lacks was of no use to anyone
-    bool const copied = std::any_of(
-      t.plan.copies.begin(), t.plan.copies.end(), [&](kvcache::PageCopy const& copy) {
+    bool const copied =
+      std::any_of(t.plan.copies.begin(), t.plan.copies.end(), [&](kvcache::PageCopy const& copy) {
         return copy.target == chunk.copy_target;
       });
     chunk.copy_target = copied ? chunk.copy_target : kvcache::zero_page;
@@ -229,14 +230,13 @@ inline void flight_commit(FlightWorld& w, FlightStep& t)
   for (auto const& [sequence, had] : before) {
     auto const now = w.control.tokens(sequence);
     auto const result = w.results.find({id.value, {sequence.slot, sequence.generation}});
-    bool const same = std::equal(now.begin(), now.end(), had.begin(), had.end()) ||
-                      (cut && now.size() < had.size() &&
-                       std::equal(now.begin(), now.end(), had.begin()));
-    require(same || (result != w.results.end() && std::equal(now.begin(),
-                                                             now.end(),
-                                                             result->second.begin(),
-                                                             result->second.end())),
-            "commit gave a sequence other rows than ran and were accepted");
+    bool const same =
+      std::equal(now.begin(), now.end(), had.begin(), had.end()) ||
+      (cut && now.size() < had.size() && std::equal(now.begin(), now.end(), had.begin()));
+    require(
+      same || (result != w.results.end() &&
+               std::equal(now.begin(), now.end(), result->second.begin(), result->second.end())),
+      "commit gave a sequence other rows than ran and were accepted");
   }
   w.tally.commits += 1;
   w.say("step " + std::to_string(id.value));

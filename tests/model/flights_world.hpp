@@ -51,7 +51,10 @@ class FlightControl
 
   [[nodiscard]] kvcache::RadixTree const& tree() const { return Inside::of(*this).book.tree(); }
   /// A step that has not retired is to write the page.
-  [[nodiscard]] bool pending(kvcache::PageId page) const { return Inside::of(*this).book.pending(page); }
+  [[nodiscard]] bool pending(kvcache::PageId page) const
+  {
+    return Inside::of(*this).book.pending(page);
+  }
   /// The step before the open one that has the sequence, or 0.
   [[nodiscard]] std::uint64_t step_before(kvcache::SequenceId id) const
   {
@@ -93,10 +96,10 @@ struct FlightSequence {
 struct FlightChunk {
   FlightSequence who;
   bool draft = false;
-  FlightText base;              // committed rows then, unless a step before has the sequence
+  FlightText base;  // committed rows then, unless a step before has the sequence
   std::uint64_t step_before = 0;
   FlightText attached;
-  FlightText named;             // the planned rows, where they have names
+  FlightText named;  // the planned rows, where they have names
   kvcache::Index planned = 0;
   std::vector<kvcache::PageId> table;
   kvcache::PageId copy_target = kvcache::zero_page;
@@ -110,9 +113,9 @@ struct FlightStep {
   bool doomed = false;  // given up while an older one was in flight: it ends with that one
   std::vector<FlightChunk> chunks;
   kvcache::Plan plan;
-  std::set<std::size_t> to_write;       // slots of the plan
+  std::set<std::size_t> to_write;  // slots of the plan
   std::vector<kvcache::Outcome> outcomes;
-  std::vector<FlightText> names;        // what the outcomes point to
+  std::vector<FlightText> names;  // what the outcomes point to
 
   [[nodiscard]] FlightChunk const* find(kvcache::SequenceId id_) const
   {
@@ -278,7 +281,8 @@ struct FlightWorld {
     owner.epoch = epochs[owner.domain];
     auto const want = stamps(owner, text);
     std::size_t const p = device.page_tokens();
-    auto const at = static_cast<std::size_t>(std::find(pages.begin(), pages.end(), page) - pages.begin());
+    auto const at =
+      static_cast<std::size_t>(std::find(pages.begin(), pages.end(), page) - pages.begin());
     for (std::size_t row = 0; row < p; ++row) {
       require(device.at(device.slot(page, row)) == want[at * p + row],
               "STAMP: the tree holds a wrong row (I4)");

@@ -3,6 +3,7 @@
 
 /// \file The naive model: sequences are vectors of tokens, the prefix tree is a list of whole texts.
 
+#include <kvcache/control/prompt.hpp>
 #include <kvcache/core/ids.hpp>
 
 #include <algorithm>
@@ -61,6 +62,13 @@ struct NaiveSequence {
     return stamps.empty() ? stamp_start(domain, epoch) : stamps.back();
   }
 };
+
+/// One step at a time, and drafts only: so nothing is pending and any number may be accepted. What is left out
+/// here, `flights_test.cpp` has.
+[[nodiscard]] inline kvcache::Chunk draft_of(std::vector<kvcache::Token> const& tokens)
+{
+  return {.tokens = tokens, .draft = true};
+}
 
 /// One chunk of the step in flight.
 struct NaiveChunk {
