@@ -43,8 +43,8 @@ struct ControlState {
   static constexpr std::uint32_t steps_per_stream = SequenceState::max_flights;
 
   ControlState(ControlOptions const& o,
-               typename Prefix::Options const& prefix,
-               typename Replacement::Options const& replacement)
+               typename Prefix::Options prefix,
+               typename Replacement::Options replacement)
       : options(o),
         book(o.page_tokens, o.pages, prefix, replacement),
         sequences(o.max_sequences),

@@ -47,8 +47,8 @@ class PageLedger {
  public:
   PageLedger(std::int32_t page_tokens,
              PageCount pages,
-             typename Prefix::Options const& prefix,
-             typename Replacement::Options const& replacement)
+             typename Prefix::Options prefix,
+             typename Replacement::Options replacement)
       : allocator_(pages),
         tree_(page_tokens, pages, prefix),
         policy_(replacement),
