@@ -53,7 +53,7 @@ enum class InstructionSet : std::uint8_t {
   if ((c & fma_osxsave_avx_f16c) != fma_osxsave_avx_f16c) {
     return InstructionSet::portable;
   }
-  unsigned saved = 0;
+  unsigned saved = 0;  // NOLINT(misc-const-correctness): asm writes it
   asm volatile("xgetbv" : "=a"(saved) : "c"(0) : "edx");
   constexpr unsigned xmm_ymm = 0x06;
   constexpr unsigned xmm_ymm_zmm = 0xe6;

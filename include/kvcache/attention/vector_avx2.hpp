@@ -35,7 +35,7 @@ struct Vector {
   /// For a value with several users: g++ would rather load it again for each, and loads are what is short.
   [[gnu::always_inline]] static inline Reg load_once(float const* p)
   {
-    Reg r = load(p);
+    Reg r = load(p);  // NOLINT(misc-const-correctness): asm writes it
     asm("" : "+x"(r));
     return r;
   }

@@ -35,7 +35,7 @@ struct Vector {
   [[gnu::always_inline]] static inline Reg load(float const* p) { return _mm512_loadu_ps(p); }
   [[gnu::always_inline]] static inline Reg load_once(float const* p)
   {
-    Reg r = load(p);
+    Reg r = load(p);    // NOLINT(misc-const-correctness): asm writes it
     asm("" : "+v"(r));  // see `avx2::Vector::load_once`
     return r;
   }

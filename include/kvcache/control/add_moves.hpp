@@ -67,7 +67,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   /// Memory for the chunk, so that the moves after it cannot fail. **Errors** `std::bad_alloc`.
   void reserve(StepState& t, SequenceState& s, ChunkState const& c)
   {
-    auto const rows = static_cast<std::size_t>(c.attached + c.tokens);
+    auto const rows = static_cast<std::size_t>(c.attached) + static_cast<std::size_t>(c.tokens);
     t.orphan_room += s.table.size() + twins.size() + c.taken + 1;
     reserve_to(t.orphans, t.orphan_room);
     reserve_to(t.tokens, t.tokens.size() + rows);

@@ -48,7 +48,7 @@ struct ControlState {
       : options(o),
         book(o.page_tokens, o.pages, prefix, replacement),
         sequences(o.max_sequences),
-        steps(max_streams * steps_per_stream)
+        steps(std::size_t{max_streams} * steps_per_stream)
   {
     free_slots.reserve(o.max_sequences);
     free_rows.reserve(o.max_sequences);
