@@ -128,8 +128,7 @@ class Memory {
 class Decode {
  public:
   explicit Decode(Index rows)
-      : rows_(rows),
-        layers_(
+      : layers_(
           static_cast<std::int32_t>((least_bytes + layer_bytes(rows) - 1) / layer_bytes(rows))),
         pages_(static_cast<std::uint32_t>(rows / page_tokens)),
         memory_(page_bytes() * (pages_ + 1)),
@@ -282,7 +281,6 @@ class Decode {
     }
   }
 
-  Index rows_;
   std::int32_t layers_;
   std::uint32_t pages_;
   Memory memory_;
