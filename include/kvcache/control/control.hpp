@@ -123,15 +123,13 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
       return refused(error);
     }
     detail::ChunkState c{};
-    bool room = false;
     if (!detail::memory_sufficed_for([&] {
           c = state_.draft(*t, sequence, *s, chunk);
           state_.reserve(*t, *s, c);
         })) {
       return refused(detail::no_memory(chunk.tokens.size()));
     }
-    room = state_.grow(*t, *s, c);
-    if (!room) {
+    if (!state_.grow(*t, *s, c)) {
       state_.stats.shortages += 1;
       return Shortage{
         .why = Why::no_pages,
@@ -174,12 +172,8 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
   /// What the pools must do for a submitted step; empty for any other. Valid until the step retires.
   [[nodiscard]] Plan const& plan(StepId id) const noexcept
   {
-    for (StepState const& t : state_.steps) {
-      if (t.id == id && t.stage == Stage::submitted) {
-        return t.plan;
-      }
-    }
-    return no_plan_;
+    StepState const* const t = state_.step_of(id);
+    return t != nullptr && t->stage == Stage::submitted ? t->plan : no_plan_;
   }
 
   /// Takes an open step back: nothing happened. **Cost** as its adds. **Errors** `stale_step`.

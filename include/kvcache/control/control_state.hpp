@@ -100,24 +100,26 @@ struct ControlState {
   {
     return std::span(steps).subspan(std::size_t{stream.value} * steps_per_stream, steps_per_stream);
   }
-  [[nodiscard]] StepState* find(StepId id, Stage stage) noexcept
+  /// The step that is open or in flight under this id, or null.
+  [[nodiscard]] StepState const* step_of(StepId id) const noexcept
   {
-    for (StepState& step : steps) {
-      if (step.id == id && step.stage == stage && stage != Stage::none) {
+    for (StepState const& step : steps) {
+      if (step.stage != Stage::none && step.id == id) {
         return &step;
       }
     }
     return nullptr;
   }
-  [[nodiscard]] bool in_flight(StepId id) const noexcept
+  [[nodiscard]] StepState* step_of(StepId id) noexcept
   {
-    for (StepState const& step : steps) {
-      if (step.stage != Stage::none && step.id == id) {
-        return true;
-      }
-    }
-    return false;
+    return const_cast<StepState*>(std::as_const(*this).step_of(id));
   }
+  [[nodiscard]] StepState* find(StepId id, Stage stage) noexcept
+  {
+    StepState* const step = step_of(id);
+    return step != nullptr && step->stage == stage ? step : nullptr;
+  }
+  [[nodiscard]] bool in_flight(StepId id) const noexcept { return step_of(id) != nullptr; }
   [[nodiscard]] ChunkState& chunk_of(Flight const& flight) noexcept
   {
     return flight.step->chunks[flight.chunk];
@@ -143,12 +145,8 @@ struct ControlState {
     if (tag.stream != stream) {
       return false;
     }
-    for (StepState const& step : steps) {
-      if (step.id == tag.step && step.stage != Stage::none) {
-        return step.stage == Stage::submitted || &step == own;
-      }
-    }
-    return false;
+    StepState const* const step = step_of(tag.step);
+    return step != nullptr && (step->stage == Stage::submitted || step == own);
   }
 };
 

@@ -44,12 +44,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
   /// The newest step that may touch pages of `s`, or null.
   [[nodiscard]] StepState* touching(SequenceState const& s) noexcept
   {
-    for (StepState& step : steps) {
-      if (step.stage != Stage::none && step.id == s.bound_until) {
-        return &step;
-      }
-    }
-    return nullptr;
+    return this->step_of(s.bound_until);
   }
   /// Lets go of one page of a sequence that `step` may touch: a step that is being built keeps it until it is
   /// submitted, then the page is fenced.
