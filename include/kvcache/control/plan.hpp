@@ -9,8 +9,9 @@
 /// \file What one step asks of the devices: the only thing that control hands to a pool.
 ///
 /// A plain value: log it, compare it, send it to another rank. Every pool that applies the same plans in
-/// the same order holds the same tables. Order inside a plan: table entries, then copies, then the step's
-/// kernels, which write the planned rows. A copy never reads a page that the same plan fills.
+/// the same order holds the same tables. Order inside a plan: table entries, then moves, one after the other,
+/// then copies, in any order, then the step's kernels, which write the planned rows. A copy never reads a page
+/// that another copy of the plan fills.
 ///
 /// Cost: a decode step of B sequences is B chunks and, one step in `page_tokens`, one table entry each.
 
@@ -33,14 +34,27 @@ struct PageCopy {
   friend bool operator==(PageCopy const&, PageCopy const&) = default;
 };
 
+/// Row `source_row` of every tile of `source` goes to row `target_row` of `target`: how the rows of an accepted
+/// path of a token tree become neighbours. A later move may overwrite what an earlier one read, never the reverse.
+struct RowMove {
+  PageId source;
+  PageId target;
+  Index source_row;
+  Index target_row;
+  friend bool operator==(RowMove const&, RowMove const&) = default;
+};
+
 /// A sequence's tokens in the step: rows `first_index .. first_index + tokens - 1` are written. Where drafts of
 /// an earlier step are still open, the rows begin up to `slack` earlier, at the length the device holds.
+/// The tokens of a tree name their parents, `Plan::parents[parents_at + i]` that of token i: a token before it in the
+/// chunk, or -1 for what follows the sequence's rows. A tree has no slack.
 struct PlannedChunk {
   SequenceId sequence;
   RowId row;
   Index first_index;
   Index tokens;
   Index slack = 0;
+  std::uint32_t parents_at = nil;  ///< `nil`: no tree, each token follows the one before it
   friend bool operator==(PlannedChunk const&, PlannedChunk const&) = default;
 };
 
@@ -48,6 +62,8 @@ struct PlannedChunk {
 struct Plan {
   static constexpr std::uint32_t num_slots = 3 * max_streams;
   static constexpr std::uint32_t format_version = 1;
+  static constexpr Index max_tree_tokens =
+    64;  ///< of one chunk: a mask of 64 bits says who sees whom
 
   std::uint32_t version = format_version;
   StepId step{};
@@ -56,7 +72,9 @@ struct Plan {
     0;  ///< which of the pool's sets of step arrays; no two steps in flight have the same
   std::vector<TableDelta> tables;
   std::vector<PageId> ids;
+  std::vector<RowMove> moves;
   std::vector<PageCopy> copies;
+  std::vector<Index> parents;
   std::vector<PlannedChunk> chunks;
 
   /// Tokens that the step computes. **Cost** O(chunks).
@@ -75,7 +93,9 @@ struct Plan {
     slot = 0;
     tables.clear();
     ids.clear();
+    moves.clear();
     copies.clear();
+    parents.clear();
     chunks.clear();
   }
   friend bool operator==(Plan const&, Plan const&) = default;

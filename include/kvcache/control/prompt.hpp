@@ -21,16 +21,21 @@ struct Prompt {
 
 /// The tokens that a sequence computes in one step: named now, or a number of them that are named at commit.
 /// A draft may be accepted in part; everything else is accepted whole, so other sequences may rely on it.
+/// With `parents` the tokens are a tree of drafts, of which one path may be accepted.
 struct Chunk {
   std::span<Token const> tokens;
   Index count = 0;  ///< where `tokens` is empty: how many
   bool draft = false;
+  /// Of each token: the place in `tokens` of the one it follows, which stands before it, or -1 for the sequence's last.
+  std::span<Index const> parents{};
 };
 
 /// How a chunk of a step ended.
 struct Outcome {
   Index accepted = 0;             ///< its first so many tokens are real
   std::span<Token const> tokens;  ///< their names, where the chunk gave only a count
+  /// Of a tree: the places in the chunk of the accepted tokens, each a child of the one before it; `accepted` of them.
+  std::span<Index const> path{};
 };
 
 /// What a prefix hit gives.

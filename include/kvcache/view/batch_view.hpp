@@ -50,6 +50,9 @@ struct BatchView {
   Index const* token_index;        ///< `[max tokens]` place in the sequence, negative for padding
   Index const* chunk_first;        ///< `[max chunks + 1]` first token of each chunk
   Index* lengths = nullptr;        ///< `[table rows]` rows of each sequence that hold tokens
+  /// `[max tokens]` who sees whom in a token tree: bit i says that the token sees the i-th token of its chunk, itself
+  /// and its ancestors. 0: no tree, the token sees every row up to its own.
+  std::uint64_t const* token_mask = nullptr;
 
   KVCACHE_HOST_DEVICE Index num_tokens() const { return counts[0]; }
   KVCACHE_HOST_DEVICE Index num_chunks() const { return counts[1]; }
