@@ -255,6 +255,9 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
                                 .pages = n,
                                 .whole_span = popped.removed_span,
                                 .skipped = false});
+    if (popped.removed_span) {
+      policy_.on_remove(span);
+    }
   }
 
   /// The entry's place in the tree is still there and still empty.

@@ -80,11 +80,11 @@ class PageLedger {
   /// One more holder of `page`. **Pre** it has one.
   void share(PageId page) noexcept
   {
-    if (allocator_.count(page) == 1 && tree_.contains(page)) {
-      --cached_;
-      SpanId const span = tree_.span_of(page);
-      if (tree_.last_page(span) == page) {
-        policy_.on_busy(span);
+    if (tree_.contains(page)) {
+      bool const unused = allocator_.count(page) == 1;
+      cached_ -= unused ? 1U : 0U;
+      if (SpanId const span = tree_.span_of(page); tree_.last_page(span) == page) {
+        unused ? policy_.on_busy(span) : policy_.on_hit(span);
       }
     }
     allocator_.share(page);
@@ -125,11 +125,7 @@ class PageLedger {
     auto const at = static_cast<PageCount>(index - tree_.first_token(span) / page_tokens_ + 1);
     SpanId const head = tree_.split(span, at);
     tags_[head.value] = tags_[span.value];
-    // The tail keeps its id and its place in the policy. The head is used, or about to be; if not, it is
-    // as old as the tail, which is older by rule.
-    if (allocator_.count(page) == 1) {
-      policy_.on_idle(head, facts(head));
-    }
+    policy_.on_split(head, span);
   }
 
   /// Adds `pages` to the index below `parent`. The tree becomes a holder of each.
@@ -177,7 +173,10 @@ class PageLedger {
   {
     if (tree_.contains(page)) {
       PageId out{};
-      tree_.pop_tail(tree_.span_of(page), 1, &out, nullptr);
+      SpanId const span = tree_.span_of(page);
+      if (tree_.pop_tail(span, 1, &out, nullptr).removed_span) {
+        policy_.on_remove(span);
+      }
       allocator_.release(page);
     }
     release(page);
@@ -192,6 +191,7 @@ class PageLedger {
         if (allocator_.count(tree_.last_page(span)) == 1) {
           policy_.on_busy(span);
         }
+        policy_.on_remove(span);
       },
       [this](PageId page) {
         cached_ -= allocator_.count(page) == 1 ? 1U : 0U;
@@ -263,10 +263,10 @@ class PageLedger {
   }
   [[nodiscard]] SpanFacts facts(SpanId span) const noexcept
   {
-    return {.domain = tree_.domain(span).value,
+    return {.parent = tree_.parent(span),
+            .domain = tree_.domain(span).value,
             .first_token = tree_.first_token(span),
-            .pages = tree_.size(span),
-            .priority = 0};
+            .pages = tree_.size(span)};
   }
 
   Allocator allocator_;
