@@ -68,14 +68,15 @@ using FlightScript = std::vector<FlightOperation>;
 struct FlightSetting {
   kvcache::PageCount pages = 2;
   std::int32_t page_tokens = 4;
+  bool sieve = false;  // instead of LRU
 };
 
-/// What a seed stands for: every pool with every page size.
+/// What a seed stands for: every pool with every page size and every policy.
 [[nodiscard]] inline FlightSetting flight_setting_of(std::uint64_t seed)
 {
   constexpr kvcache::PageCount pools[] = {2, 3, 8, 16};
   constexpr std::int32_t sizes[] = {1, 4, 16};
-  return {pools[seed % 4], sizes[seed / 4 % 3]};
+  return {pools[seed % 4], sizes[seed / 4 % 3], seed / 12 % 2 != 0};
 }
 
 [[nodiscard]] inline FlightScript flight_script_of(std::uint64_t seed, std::size_t length)

@@ -97,9 +97,9 @@ std::string report(std::uint64_t seed)
   FlightSetting const s = flight_setting_of(seed);
   FlightScript const small = shrunk(s, flight_script_of(seed, script_length));
   return "KVCACHE_FLIGHT_SEED=" + std::to_string(seed) + " breaks: pool of " +
-         std::to_string(s.pages) + " pages of " + std::to_string(s.page_tokens) +
-         " tokens; shrunk to " + std::to_string(small.size()) + " operations:\n" +
-         listing_of(s, small);
+         std::to_string(s.pages) + " pages of " + std::to_string(s.page_tokens) + " tokens" +
+         (s.sieve ? " under SIEVE" : "") + "; shrunk to " + std::to_string(small.size()) +
+         " operations:\n" + listing_of(s, small);
 }
 
 /// A seed in a child process, where it may crash.

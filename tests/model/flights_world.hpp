@@ -7,7 +7,6 @@
 #include <kvcache/control/control.hpp>
 #include <kvcache/prefix/domain.hpp>
 #include <kvcache/prefix/radix_tree.hpp>
-#include <kvcache/replace/lru.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -22,6 +21,7 @@
 #include "model/flights_device.hpp"
 #include "model/flights_operation.hpp"
 #include "model/naive.hpp"
+#include "support/either_policy.hpp"
 
 namespace kvcache_test {
 
@@ -36,9 +36,9 @@ struct FlightTally {
 
 /// A control plane that a test may look into.
 class FlightControl
-    : public kvcache::Control<kvcache::PageAllocator, kvcache::RadixTree, kvcache::Lru> {
-  using Plane = kvcache::Control<kvcache::PageAllocator, kvcache::RadixTree, kvcache::Lru>;
-  using Calls = kvcache::SequenceCalls<kvcache::PageAllocator, kvcache::RadixTree, kvcache::Lru>;
+    : public kvcache::Control<kvcache::PageAllocator, kvcache::RadixTree, EitherPolicy> {
+  using Plane = kvcache::Control<kvcache::PageAllocator, kvcache::RadixTree, EitherPolicy>;
+  using Calls = kvcache::SequenceCalls<kvcache::PageAllocator, kvcache::RadixTree, EitherPolicy>;
 
   struct Inside : Calls {
     static auto const& of(Calls const& calls) { return calls.*(&Inside::state_); }
@@ -78,7 +78,8 @@ class FlightControl
   static Plane make(FlightSetting const& s)
   {
     auto made = Plane::create(
-      {.pages = s.pages, .page_tokens = s.page_tokens, .max_sequences = max_sequences});
+      {.pages = s.pages, .page_tokens = s.page_tokens, .max_sequences = max_sequences},
+      {.prefix = {}, .replacement = {.sieve = s.sieve}});
     return std::move(*made);
   }
 };
