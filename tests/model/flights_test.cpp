@@ -153,7 +153,9 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
     "adds "
     "planned none), %llu rows hit (%llu hits on pending pages), %llu copies, %llu commits, %llu "
     "fails, %llu "
-    "cuts, %llu chunks died, %llu steps ended with an older one, %llu resumes, %llu reorders\n",
+    "cuts, %llu trees, %llu rows moved, %llu plans lost, %llu chunks died, %llu steps ended with "
+    "an older one, %llu "
+    "resumes, %llu reorders\n",
     n(seed),
     n(tally.operations),
     n(tally.adds),
@@ -166,6 +168,9 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
     n(tally.commits),
     n(tally.fails),
     n(tally.cuts),
+    n(tally.trees),
+    n(tally.moves),
+    n(tally.lost),
     n(tally.dead_chunks),
     n(tally.doomed),
     n(tally.resumes),
@@ -182,6 +187,9 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
                                       tally.commits,
                                       tally.fails,
                                       tally.cuts,
+                                      tally.trees,
+                                      tally.moves,
+                                      tally.lost,
                                       tally.dead_chunks,
                                       tally.doomed,
                                       tally.resumes,

@@ -134,6 +134,24 @@ struct ControlState {
   {
     return s.num_flights == 0 ? s.length() : chunk_of(s.flights[s.num_flights - 1]).end();
   }
+  /// Pages that the table of the sequence has: those of its rows, and those that strays lie in.
+  [[nodiscard]] PageCount pages_kept(SequenceState const& s) const noexcept
+  {
+    Index end = planned_end(s);
+    Index const last = s.strays.empty() ? 0 : s.strays.back() + 1;
+    end = last > end ? last : end;
+    for (Flight const& flight :
+         s.in_flight()) {  // a plan that moves them may not have been applied
+      Index const moved = chunk_of(flight).moved_until;
+      end = moved > end ? moved : end;
+    }
+    return pages_of(end);
+  }
+  /// A chunk of the sequence in flight is a tree.
+  [[nodiscard]] bool has_tree(SequenceState const& s) const noexcept
+  {
+    return s.num_flights > 0 && chunk_of(s.flights[s.num_flights - 1]).tree;
+  }
   /// `stream`'s steps may attach to the span: it is committed, or pending in a step that they run after.
   [[nodiscard]] bool visible(PendingTag const& tag,
                              StreamId stream,

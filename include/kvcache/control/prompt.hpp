@@ -13,7 +13,7 @@ namespace kvcache::inline v0_1 {
 
 /// A request's tokens, and with whom it may share.
 struct Prompt {
-  std::span<Token const> tokens;
+  std::span<Token const> tokens{};
   Domain const* domain = nullptr;  ///< null: the empty domain
   Index fresh_tail = 1;  ///< tokens at the end that are always left to compute; at least 1
   StreamId stream{};     ///< whose steps will compute the rest: their pending pages are found too
@@ -23,7 +23,7 @@ struct Prompt {
 /// A draft may be accepted in part; everything else is accepted whole, so other sequences may rely on it.
 /// With `parents` the tokens are a tree of drafts, of which one path may be accepted.
 struct Chunk {
-  std::span<Token const> tokens;
+  std::span<Token const> tokens{};
   Index count = 0;  ///< where `tokens` is empty: how many
   bool draft = false;
   /// Of each token: the place in `tokens` of the one it follows, which stands before it, or -1 for the sequence's last.
@@ -32,8 +32,8 @@ struct Chunk {
 
 /// How a chunk of a step ended.
 struct Outcome {
-  Index accepted = 0;             ///< its first so many tokens are real
-  std::span<Token const> tokens;  ///< their names, where the chunk gave only a count
+  Index accepted = 0;               ///< its first so many tokens are real
+  std::span<Token const> tokens{};  ///< their names, where the chunk gave only a count
   /// Of a tree: the places in the chunk of the accepted tokens, each a child of the one before it; `accepted` of them.
   std::span<Index const> path{};
 };

@@ -81,16 +81,20 @@ namespace kvcache::inline v0_1::detail {
       static_cast<std::size_t>(options.max_sequence_tokens)) {
     return too_large("tokens of the sequence", static_cast<std::size_t>(end) + tokens, options);
   }
+  if (Error const error = chunk.parents.empty() ? Error{} : check_parents(chunk);
+      error.why != Why::ok) {
+    return error;
+  }
   return check(chunk.tokens, options.vocabulary);
 }
 
 /// The outcomes of a step's planned chunks.
 [[nodiscard]] inline Error check(std::span<Outcome const> outcomes,
-                                 std::vector<ChunkState> const& chunks,
+                                 StepState const& step,
                                  ControlOptions const& options) noexcept
 {
   std::size_t planned = 0;
-  for (ChunkState const& c : chunks) {
+  for (ChunkState const& c : step.chunks) {
     if (!c.planned) {
       continue;
     }
@@ -101,6 +105,9 @@ namespace kvcache::inline v0_1::detail {
                 "outcomes",
                 0,
                 "must name the tokens of chunks that were planned by count"};
+      }
+      if (c.tree && c.counts()) {
+        return {Why::bad_config, "outcomes", 0, "must name the accepted path of a token tree"};
       }
       continue;
     }
@@ -114,6 +121,11 @@ namespace kvcache::inline v0_1::detail {
               outcome.accepted,
               "must be 0 to the tokens of its chunk,",
               c.tokens};
+    }
+    if (c.tree && c.counts()) {
+      if (Error const error = check_path(outcome, step.parents_of(c)); error.why != Why::ok) {
+        return error;
+      }
     }
     if (!c.draft && c.counts() && outcome.accepted != c.tokens) {
       return {Why::bad_config,
@@ -194,6 +206,21 @@ namespace kvcache::inline v0_1::detail {
           "is not over; commit, fail or drop it first"};
 }
 
+[[nodiscard]] inline Error behind_tree(SequenceId id) noexcept
+{
+  return {
+    Why::busy,
+    "sequence",
+    id.slot,
+    "has a token tree in flight: what comes next depends on its path; commit that step first"};
+}
+[[nodiscard]] inline Error has_strays(SequenceId id) noexcept
+{
+  return {Why::busy,
+          "sequence",
+          id.slot,
+          "has an accepted tree path whose rows the plan of its next chunk moves; add that first"};
+}
 [[nodiscard]] inline Error is_suspended(SequenceId id) noexcept
 {
   return {Why::suspended, "sequence", id.slot, "gave its pages back; resume it first"};

@@ -97,6 +97,7 @@ template <class State>
       for (PageId const page : s.table) {
         h = mix(h, page.value);
       }
+      h = hash_words(h, s.strays.data(), s.strays.size());
     }
   }
   for (std::uint32_t const slot : state.free_slots) {
@@ -116,6 +117,7 @@ template <class State>
               std::uint64_t{c.copy_source.value} << 32 | c.taken << 2 | (c.orphan ? 2U : 0U) |
                 (c.dead ? 1U : 0U));
       h = mix(h, std::uint64_t{c.pending} << 32 | static_cast<std::uint32_t>(c.first_index));
+      h = mix(h, std::uint64_t{c.tree} << 32 | static_cast<std::uint32_t>(c.first_moved));
     }
   }
   return h;
@@ -160,8 +162,15 @@ template <class State>
       continue;
     }
     ++rows;
-    if (s.table.size() != state.pages_of(state.planned_end(s))) {
+    if (s.table.size() != state.pages_kept(s)) {
       return {"I5: pages of a sequence differ from ceil(rows / page_tokens)", slot};
+    }
+    Index before = s.in_place() - 1;
+    for (Index const stray : s.strays) {
+      if (stray <= before) {
+        return {"a stray row lies before its place, or before another one", slot};
+      }
+      before = stray;
     }
     bool const publishes = s.domain_generation == tree.generation(s.domain);
     for (std::size_t i = 0; i < s.table.size(); ++i) {

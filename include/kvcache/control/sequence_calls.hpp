@@ -96,7 +96,7 @@ class SequenceCalls {
     if (!has_room()) {
       return detail::no_rows(options());
     }
-    Index const length = state_.settled(*from, from->length());
+    Index const length = state_.settled(*from, from->in_place());
     detail::SequenceState& s = state_.sequences[state_.free_slots.back()];
     if (!detail::memory_sufficed_for([&] {
           s.table.assign(from->table.begin(), from->table.begin() + state_.pages_of(length));
@@ -217,6 +217,9 @@ class SequenceCalls {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       if (idle(ids[i]) == nullptr) {
         return unusable(ids[i]);
+      }
+      if (!idle(ids[i])->strays.empty()) {
+        return detail::has_strays(ids[i]);
       }
       if (parents[i] < 0 || static_cast<std::size_t>(parents[i]) >= ids.size()) {
         return Error{Why::bad_config,

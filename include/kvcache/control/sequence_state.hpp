@@ -62,9 +62,16 @@ struct SequenceState {
   PageCount synced = 0;       // leading table entries that the pools hold
   std::vector<Token> tokens;  // committed or attached: their number is the length
   std::vector<PageId> table;
+  std::vector<Index>
+    strays;  // of the last rows: the rows where their bytes lie until a plan moves them
 
   [[nodiscard]] bool live() const noexcept { return generation % 2 != 0; }
   [[nodiscard]] Index length() const noexcept { return static_cast<Index>(tokens.size()); }
+  /// Leading rows whose bytes are where they belong.
+  [[nodiscard]] Index in_place() const noexcept
+  {
+    return length() - static_cast<Index>(strays.size());
+  }
   [[nodiscard]] std::span<Flight const> in_flight() const noexcept
   {
     return {flights, num_flights};

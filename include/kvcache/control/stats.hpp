@@ -35,6 +35,7 @@ struct Stats {
   std::uint64_t attached_rows =
     0;  ///< rows that `add` found in the tree, of this step's or an earlier one's
   std::uint64_t evicted_pages = 0;
+  std::uint64_t moved_rows = 0;    // rows of accepted tree paths that submitted plans move
   std::uint64_t copied_pages = 0;  ///< copies in submitted plans
   std::uint64_t merged_pages = 0;  ///< duplicates replaced by a cached page at commit
   std::uint64_t shortages = 0;
