@@ -153,7 +153,8 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
     "adds "
     "planned none), %llu rows hit (%llu hits on pending pages), %llu copies, %llu commits, %llu "
     "fails, %llu "
-    "cuts, %llu trees, %llu rows moved, %llu plans lost, %llu chunks died, %llu steps ended with "
+    "cuts, %llu trees, %llu rows moved, %llu plans lost, %llu pins, %llu chunks died, %llu steps "
+    "ended with "
     "an older one, %llu "
     "resumes, %llu reorders\n",
     n(seed),
@@ -171,6 +172,7 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
     n(tally.trees),
     n(tally.moves),
     n(tally.lost),
+    n(tally.pins),
     n(tally.dead_chunks),
     n(tally.doomed),
     n(tally.resumes),
@@ -190,6 +192,7 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
                                       tally.trees,
                                       tally.moves,
                                       tally.lost,
+                                      tally.pins,
                                       tally.dead_chunks,
                                       tally.doomed,
                                       tally.resumes,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/admission_calls.hpp>
 #include <kvcache/control/control_state.hpp>
 #include <kvcache/control/make_plan.hpp>
 #include <kvcache/control/options.hpp>
@@ -8,7 +9,6 @@
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/refusals.hpp>
 #include <kvcache/control/self_check.hpp>
-#include <kvcache/control/sequence_calls.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/stats.hpp>
 #include <kvcache/control/step_state.hpp>
@@ -46,8 +46,8 @@ namespace kvcache::inline v0_1 {
 
 /// See the file comment.
 template <class Allocator, class Prefix, class Replacement>
-class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
-  using Base = SequenceCalls<Allocator, Prefix, Replacement>;
+class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
+  using Base = AdmissionCalls<Allocator, Prefix, Replacement>;
 
  public:
   using Base::options;

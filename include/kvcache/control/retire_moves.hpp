@@ -46,7 +46,7 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
         c.copy_source = zero_page;
       }
       for (PageCount i = 0; i < c.pending; ++i) {
-        book.settle(t.pending[c.pending_at + i]);
+        book.settle(t.pending[c.pending_at + i], c.pending_index + i);
       }
       if (c.counts()) {
         accept(t, c, outcome);
