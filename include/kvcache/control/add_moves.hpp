@@ -310,6 +310,9 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
 
   [[nodiscard]] bool take(StepState& t, SequenceState& s, ChunkState& c) noexcept
   {
+    if (c.taken == 0) {
+      return true;
+    }
     if (c.taken > book.room(t.stream)) {
       return false;
     }
