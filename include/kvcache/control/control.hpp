@@ -223,14 +223,14 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   /// As above, with the number of accepted tokens of each planned chunk; none was planned by count.
   Result<Done> commit(StepId id, std::span<Index const> accepted)
   {
-    std::vector<Outcome> outcomes;
-    if (!detail::memory_sufficed_for([&] { outcomes.resize(accepted.size()); })) {
+    outcomes_.clear();
+    if (!detail::memory_sufficed_for([&] { detail::reserve_to(outcomes_, accepted.size()); })) {
       return detail::no_memory(accepted.size());
     }
-    for (std::size_t i = 0; i < accepted.size(); ++i) {
-      outcomes[i].accepted = accepted[i];
+    for (Index const n : accepted) {
+      outcomes_.push_back({.accepted = n, .tokens = {}});
     }
-    return commit(id, std::span<Outcome const>(outcomes));
+    return commit(id, std::span<Outcome const>(outcomes_));
   }
 
   /// Retires a submitted step that did not run to its end: its plan was applied, its rows never existed, and later steps of the stream
@@ -304,6 +304,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   }
 
   Plan no_plan_{};
+  std::vector<Outcome> outcomes_;  // of `commit`, kept to allocate nothing
 };
 
 }  // namespace kvcache::inline v0_1
