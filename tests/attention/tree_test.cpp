@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Token trees: each token sees the rows before its chunk and its own path, and nothing of other branches.
 
-#include <kvcache/attention/reference.hpp>
 #include <kvcache/core/dtype.hpp>
 
 #include <cmath>
@@ -12,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "../../examples/01_your_kernel.hpp"
 #include "attention/attention_checks.hpp"
+#include "attention/tree_checks.hpp"
 #include "support/catch.hpp"
 #include "support/draft_tree.hpp"
 #include "support/paged_pool.hpp"
@@ -152,136 +151,6 @@ void check_double(Case const& c, std::uint64_t case_seed, std::map<std::string, 
   }
 }
 
-/// A step in which every path from a root to a leaf is a plain chunk in a sequence of its own, with the tree's rows.
-template <class Layout>
-struct Paths {
-  std::vector<std::vector<Index>> rows;   // of each sequence: which of the tree's
-  std::vector<std::vector<Index>> nodes;  // of each chunk: which token of the tree
-  std::vector<Index> lengths;
-  std::vector<StepChunk> chunks;
-
-  Paths(Parents const& tree, Index prefix)
-  {
-    for (Index const leaf : leaves(tree)) {
-      nodes.push_back(path_to(tree, leaf));
-      rows.emplace_back();
-      for (Index i = 0; i < prefix; ++i) {
-        rows.back().push_back(i);
-      }
-      for (Index const node : nodes.back()) {
-        rows.back().push_back(prefix + node);
-      }
-      chunks.push_back({static_cast<int>(lengths.size()), static_cast<Index>(nodes.back().size())});
-      lengths.push_back(static_cast<Index>(rows.back().size()));
-    }
-  }
-
-  void copy_rows(PagedPool<Layout> const& from, PagedPool<Layout>& to, std::int32_t layer) const
-  {
-    for (std::uint32_t s = 0; s < rows.size(); ++s) {
-      for (Index i = 0; i < lengths[s]; ++i) {
-        auto view = to.view();
-        view.token_row = &s;
-        view.token_index = &i;
-        for (std::int32_t h = 0; h < from.geometry().kv_heads; ++h) {
-          Index const source = rows[s][static_cast<std::size_t>(i)];
-          view.append(kvcache::Solo{},
-                      layer,
-                      h,
-                      0,
-                      from.key(0, layer, h, source),
-                      from.value(0, layer, h, source));
-        }
-      }
-    }
-  }
-};
-
-/// The largest difference between a tree and its paths run one by one.
-template <class Layout>
-double error_against_paths(
-  Parents const& tree, Index prefix, Geometry geometry, AttentionShape shape, Path path)
-{
-  auto const tokens = static_cast<Index>(tree.size());
-  PagedPool<Layout> pool(geometry, {prefix + tokens}, {{0, tokens}}, Poison::nan, seed);
-  pool.plant(0, tree);
-  std::vector<float> const q = random_queries(query_floats(pool, shape), seed);
-  Attended const together = run(pool, shape, {}, 0, q, path);
-
-  Paths<Layout> const alone(tree, prefix);
-  PagedPool<Layout> pages(geometry, alone.lengths, alone.chunks, Poison::nan, seed + 1);
-  alone.copy_rows(pool, pages, 0);
-  auto const row =
-    static_cast<std::ptrdiff_t>(shape.query_heads) * static_cast<std::ptrdiff_t>(geometry.head_dim);
-  std::vector<float> path_q;
-  std::vector<float> want;
-  std::vector<float> want_lse;
-  for (auto const& nodes : alone.nodes) {
-    for (Index const node : nodes) {
-      path_q.insert(path_q.end(), q.begin() + node * row, q.begin() + (node + 1) * row);
-      want.insert(
-        want.end(), together.out.begin() + node * row, together.out.begin() + (node + 1) * row);
-      want_lse.insert(want_lse.end(),
-                      together.lse.begin() + node * shape.query_heads,
-                      together.lse.begin() + (node + 1) * shape.query_heads);
-    }
-  }
-  Attended const one_by_one = run(pages, shape, {}, 0, path_q, path);
-  return std::max(largest_difference(want, one_by_one.out),
-                  largest_difference(want_lse, one_by_one.lse));
-}
-
-/// Every query row by a kernel that reads tiles: the reference, or the example's online softmax.
-template <class Layout>
-Attended run_tiles(PagedPool<Layout>& pool,
-                   AttentionShape shape,
-                   std::vector<float> const& q,
-                   bool example)
-{
-  auto const view = pool.view();
-  auto const dim = static_cast<std::size_t>(pool.geometry().head_dim);
-  float const scale = 1.0F / std::sqrt(static_cast<float>(dim));
-  Attended got{std::vector<float>(q.size(), 77.0F), std::vector<float>(q.size() / dim, 77.0F)};
-  for (Index token = 0; token < pool.num_tokens(); ++token) {
-    for (std::int32_t head = 0; head < shape.query_heads; ++head) {
-      auto const row = static_cast<std::size_t>(token * shape.query_heads + head);
-      float const* const from = q.data() + row * dim;
-      float* const out = got.out.data() + row * dim;
-      if (example) {
-        ::attend(view, 0, head / shape.group(), token, from, out);
-      } else {
-        got.lse[row] = kvcache::reference_attention(
-          kvcache::Solo{}, view, 0, head / shape.group(), token, scale, from, out);
-      }
-    }
-  }
-  return got;
-}
-
-/// Writes `value` over every row that `token` may not see, in all heads of layer 0.
-template <class Layout>
-int spoil_hidden(PagedPool<Layout>& pool, Index token, float value)
-{
-  int rows = 0;
-  for (Index i = 0; i < pool.sees(token); ++i) {
-    for (std::int32_t h = 0; h < pool.geometry().kv_heads && !pool.visible(token, i); ++h, ++rows) {
-      pool.put(token, 0, h, i, value, value);
-    }
-  }
-  return rows;
-}
-
-/// The results of one token.
-bool same_token(Attended const& a, Attended const& b, Index token, AttentionShape shape, int dim)
-{
-  auto const lse = static_cast<std::ptrdiff_t>(token) * shape.query_heads;
-  return std::equal(
-           a.lse.begin() + lse, a.lse.begin() + lse + shape.query_heads, b.lse.begin() + lse) &&
-         std::equal(a.out.begin() + lse * dim,
-                    a.out.begin() + (lse + shape.query_heads) * dim,
-                    b.out.begin() + lse * dim);
-}
-
 }  // namespace
 
 TEST_CASE("attend: equals double precision over exactly the paths of random trees",
@@ -344,7 +213,7 @@ TEST_CASE("attend: a tree equals each of its paths as a plain chunk of its own",
                                   random_tree(random, tokens, false)}) {
         for (Path const path : {paths().front(), paths().back()}) {
           INFO(name(path) << ", prefix " << prefix << ", tokens " << tokens << ", group " << group);
-          CHECK(error_against_paths<Layout>(tree, prefix, geometry, shape, path) <= 1e-6);
+          CHECK(error_against_paths<Layout>(tree, prefix, geometry, shape, path, seed) <= 1e-6);
         }
       }
     }
