@@ -26,7 +26,7 @@ namespace kvcache::inline v0_1 {
 struct AttentionItem {
   Index first_token;  ///< of the step
   Index tokens;
-  Index sees;               ///< rows up to the first token's own, in a tree too; one more for the next token
+  Index sees;               ///< rows up to the first token's own; one more for each token after it
   std::uint32_t row;        ///< table row of the sequence
   std::int32_t first_head;  ///< KV heads
   std::int32_t heads;
