@@ -148,8 +148,8 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     s->bound_until = id;
     s->stream = t->stream;
     t->planned_tokens += static_cast<std::size_t>(c.tokens);
-    t->tokens.insert(t->tokens.end(), chunk.tokens.begin(), chunk.tokens.end());
-    t->parents.insert(t->parents.end(), chunk.parents.begin(), chunk.parents.end());
+    detail::append(t->tokens, chunk.tokens);
+    detail::append(t->parents, chunk.parents);
     t->chunks.push_back(std::move(c));
     return t->chunks.back().tokens;
   }
