@@ -249,6 +249,9 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   {
     twins.clear();
     auto const p = static_cast<std::size_t>(options.page_tokens);
+    if (chunk.tokens.size() < p) {
+      return;
+    }
     auto const start = static_cast<std::size_t>(this->planned_end(s));
     auto const limit = static_cast<std::size_t>(s.attach_limit);
     if (start % p != 0 || start + p > limit || !exact(s, c)) {
