@@ -36,12 +36,10 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   using Base::twins;
 
   /// What the chunk needs and finds. **Post** `twins` are the pages that it attaches to.
-  [[nodiscard]] ChunkState draft(StepState const& t,
-                                 SequenceId id,
-                                 SequenceState const& s,
-                                 Chunk const& chunk)
+  /// **Pre** `c` is new.
+  void draft(
+    StepState const& t, SequenceId id, SequenceState const& s, Chunk const& chunk, ChunkState& c)
   {
-    ChunkState c{};
     c.sequence = id;
     c.named = !chunk.tokens.empty();
     c.draft = chunk.draft || !chunk.parents.empty();
@@ -65,7 +63,6 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       c.taken = needs > has ? needs - has : 0;  // pages of strays may serve
       find_copy(t, s, c);
     }
-    return c;
   }
 
   /// Memory for the chunk, so that the moves after it cannot fail. **Errors** `std::bad_alloc`.
@@ -315,6 +312,9 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
 
   [[nodiscard]] bool take(StepState& t, SequenceState& s, ChunkState& c) noexcept
   {
+    if (c.taken == 0) {
+      return true;
+    }
     if (c.taken > book.room(t.stream)) {
       return false;
     }

@@ -125,9 +125,10 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
         error.why != Why::ok) {
       return refused(error);
     }
-    detail::ChunkState c{};
+    detail::ChunkState
+      c;  // its initialisers do; braces clear it whole first, a tenth of a decode step
     if (!detail::memory_sufficed_for([&] {
-          c = state_.draft(*t, sequence, *s, chunk);
+          state_.draft(*t, sequence, *s, chunk, c);
           state_.reserve(*t, *s, c);
         })) {
       return refused(detail::no_memory(chunk.tokens.size()));
@@ -222,14 +223,14 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   /// As above, with the number of accepted tokens of each planned chunk; none was planned by count.
   Result<Done> commit(StepId id, std::span<Index const> accepted)
   {
-    std::vector<Outcome> outcomes;
-    if (!detail::memory_sufficed_for([&] { outcomes.resize(accepted.size()); })) {
+    outcomes_.clear();
+    if (!detail::memory_sufficed_for([&] { detail::reserve_to(outcomes_, accepted.size()); })) {
       return detail::no_memory(accepted.size());
     }
-    for (std::size_t i = 0; i < accepted.size(); ++i) {
-      outcomes[i].accepted = accepted[i];
+    for (Index const n : accepted) {
+      outcomes_.push_back({.accepted = n, .tokens = {}});
     }
-    return commit(id, std::span<Outcome const>(outcomes));
+    return commit(id, std::span<Outcome const>(outcomes_));
   }
 
   /// Retires a submitted step that did not run to its end: its plan was applied, its rows never existed, and later steps of the stream
@@ -303,6 +304,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   }
 
   Plan no_plan_{};
+  std::vector<Outcome> outcomes_;  // of `commit`, kept to allocate nothing
 };
 
 }  // namespace kvcache::inline v0_1
