@@ -17,35 +17,15 @@
 #include <string>
 #include <vector>
 
+#include "memory/starving.hpp"
 #include "support/catch.hpp"
 #include "support/random.hpp"
 
-namespace {
-
-std::int64_t allocations_left = -1;  // negative: as many as there are
-bool ran_out = false;
-
-bool may_allocate()
-{
-  return allocations_left < 0 || allocations_left-- > 0;
-}
-void* allocate(std::size_t bytes)
-{
-  void* const memory = may_allocate() ? std::malloc(bytes == 0 ? 1 : bytes) : nullptr;
-  if (memory == nullptr) {
-    allocations_left = 0;  // memory that ran out stays out until the call is over
-    ran_out = true;
-  }
-  return memory;
-}
-
-}  // namespace
-
-// The replacements hold for all tests of this program; they fail only while `allocations_left` is set.
+// The replacements hold for all tests of this program; see `starving.hpp`.
 // Inlined, g++ would see `free` beside a `new` that it takes for its own.
 [[gnu::noinline]] void* operator new(std::size_t bytes)
 {
-  void* const memory = allocate(bytes);
+  void* const memory = kvcache_test::allocate(bytes);
   if (memory == nullptr) {
     throw std::bad_alloc();
   }
@@ -57,39 +37,68 @@ void* allocate(std::size_t bytes)
 }
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept
 {
-  return allocate(bytes);
+  return kvcache_test::allocate(bytes);
 }
 [[gnu::noinline]] void* operator new[](std::size_t bytes, std::nothrow_t const&) noexcept
 {
-  return allocate(bytes);
+  return kvcache_test::allocate(bytes);
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes,
+                                     std::align_val_t alignment,
+                                     std::nothrow_t const&) noexcept
+{
+  return kvcache_test::allocate(bytes, static_cast<std::size_t>(alignment));
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment)
+{
+  void* const memory = kvcache_test::allocate(bytes, static_cast<std::size_t>(alignment));
+  if (memory == nullptr) {
+    throw std::bad_alloc();
+  }
+  return memory;
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept
 {
+  kvcache_test::blocks -= memory != nullptr ? 1 : 0;
   std::free(memory);
 }
 [[gnu::noinline]] void operator delete[](void* memory) noexcept
 {
-  std::free(memory);
+  operator delete(memory);
 }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept
 {
-  std::free(memory);
+  operator delete(memory);
 }
 [[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept
 {
-  std::free(memory);
+  operator delete(memory);
 }
 [[gnu::noinline]] void operator delete(void* memory, std::nothrow_t const&) noexcept
 {
-  std::free(memory);
+  operator delete(memory);
 }
 [[gnu::noinline]] void operator delete[](void* memory, std::nothrow_t const&) noexcept
 {
-  std::free(memory);
+  operator delete(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept
+{
+  operator delete(memory);
+}
+
+extern "C" {
+void* __real_calloc(std::size_t count, std::size_t bytes);  // NOLINT: the linker's names
+void* __wrap_calloc(std::size_t count, std::size_t bytes)   // NOLINT
+{
+  return kvcache_test::may_allocate() ? __real_calloc(count, bytes) : nullptr;
+}
 }
 
 namespace {
 
+using kvcache_test::allocations_left;
+using kvcache_test::ran_out;
 using kvcache_test::Random;
 using Plane = kvcache::Control<kvcache::PageAllocator, kvcache::RadixTree, kvcache::Lru>;
 

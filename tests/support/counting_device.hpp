@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// \file A host device that counts its memory and can run out of it. What it gives is never zeros.
+/// \file A host device that counts its memory and can run out of it. What it gives is never zeros. Its books take no
+/// memory of their own, so that tests in which memory fails may use it.
 
 #include <kvcache/device/device.hpp>
 #include <kvcache/device/host_device.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstring>
-#include <map>
 
 namespace kvcache_test {
 
@@ -26,12 +27,21 @@ class CountingDevice final : public kvcache::Device {
 
   ~CountingDevice() override
   {
-    for (auto const& [memory, bytes] : live_) {
-      host_.deallocate(memory, bytes);
+    for (Block const& block : live_) {
+      if (block.memory != nullptr) {
+        host_.deallocate(block.memory, block.bytes);
+      }
     }
   }
 
-  [[nodiscard]] std::size_t live_blocks() const { return live_.size(); }
+  [[nodiscard]] std::size_t live_blocks() const
+  {
+    std::size_t n = 0;
+    for (Block const& block : live_) {
+      n += block.memory != nullptr ? 1U : 0U;
+    }
+    return n;
+  }
 
   [[nodiscard]] std::byte* allocate(std::size_t bytes) noexcept override
   {
@@ -39,9 +49,13 @@ class CountingDevice final : public kvcache::Device {
       return nullptr;
     }
     fail_after -= fail_after > 0 ? 1 : 0;
-    std::byte* const memory = host_.allocate(bytes);
+    Block* const block = find(nullptr);
+    std::byte* const memory = block != nullptr ? host_.allocate(bytes) : nullptr;
+    if (memory == nullptr) {
+      return nullptr;
+    }
     std::memset(memory, 0xcd, bytes);
-    live_[memory] = bytes;
+    *block = {memory, bytes};
     ++allocations;
     live_bytes += bytes;
     largest = bytes > largest ? bytes : largest;
@@ -49,13 +63,13 @@ class CountingDevice final : public kvcache::Device {
   }
   void deallocate(std::byte* memory, std::size_t bytes) noexcept override
   {
-    auto const at = live_.find(memory);
-    if (at == live_.end() || at->second != bytes) {
+    Block* const block = find(memory);
+    if (memory == nullptr || block == nullptr || block->bytes != bytes) {
       ++wrong_frees;
       return;
     }
     live_bytes -= bytes;
-    live_.erase(at);
+    *block = {};
     host_.deallocate(memory, bytes);
   }
   void upload(std::byte* target,
@@ -92,8 +106,22 @@ class CountingDevice final : public kvcache::Device {
   void* last_stream = nullptr;
 
  private:
+  struct Block {
+    std::byte* memory = nullptr;
+    std::size_t bytes = 0;
+  };
+  [[nodiscard]] Block* find(std::byte const* memory)
+  {
+    for (Block& block : live_) {
+      if (block.memory == memory) {
+        return &block;
+      }
+    }
+    return nullptr;
+  }
+
   kvcache::HostDevice host_;
-  std::map<std::byte*, std::size_t> live_;
+  std::array<Block, 256> live_{};
 };
 
 }  // namespace kvcache_test

@@ -60,21 +60,15 @@ class Step {
 
   /// Makes the plan and applies it to the pool. **Stream** ordered on the step's; does not wait. On the host, which
   /// has no streams, the kernels of the steps before have run by then.
-  /// **Errors** `stale_step`, `no_memory`; the step can still be dropped.
+  /// **Errors** `stale_step`, `no_memory`; nothing changed, the step is still open.
   [[nodiscard]] Result<Done> submit()
   {
     State& state = live();
-    if (auto made = state.control.submit(id_); !made) {
-      return made.error();
-    }
-    submitted_ = true;
-    if (auto applied = state.pool.apply(state.control.plan(id_), stream_); !applied) {
-      Error const error = applied.error();
-      end();
-      return error;
-    }
+    auto done =
+      state.control.submit(id_, [&](Plan const& plan) { return state.pool.apply(plan, stream_); });
+    submitted_ = submitted_ || done.has_value();
     detail::check_call(state.control);
-    return Done{};
+    return done;
   }
 
   /// What the kernels see. **Pre** `submit` succeeded.

@@ -27,9 +27,10 @@ struct ChunkState {
   bool named = false;        // the tokens are known
   bool draft = false;        // may be accepted in part
   bool unpublished = false;  // the part page left the index to be written in place
-  bool orphan = false;   // its sequence was closed, cut or suspended: the result counts for nobody
-  bool dead = false;     // an earlier step that it depends on failed
-  bool planned = false;  // it is in the plan
+  bool orphan = false;    // its sequence was closed, cut or suspended: the result counts for nobody
+  bool dead = false;      // an earlier step that it depends on failed
+  bool unwanted = false;  // an orphan that need not be computed
+  bool planned = false;   // it is in the plan
   PageCount pages_before = 0;  // of the table, before the chunk
   PageCount taken = 0;         // pages from the pool: the new ones, and a copy's target last
   PageCount from_waiting = 0;  // of these, the last so many came from the stream's waiting pages
