@@ -4,17 +4,13 @@
 #undef KVCACHE_CHECK_CALLS
 #define KVCACHE_CHECK_CALLS 1
 
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <csignal>
-#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cache/every_call.hpp"
 #include "support/catch.hpp"
+#include "support/last_words.hpp"
 
 using namespace kvcache;
 using namespace kvcache_test;
@@ -24,32 +20,6 @@ namespace {
 struct Checked {};
 
 std::string const miscounted = "I6: evictable pages were miscounted";
-
-/// What a child process prints while it does `body`, and how it ends.
-template <class Body>
-std::string last_words(Body const& body)
-{
-  int ends[2];
-  REQUIRE(::pipe(ends) == 0);
-  std::fflush(nullptr);
-  pid_t const child = ::fork();
-  if (child == 0) {
-    std::signal(SIGABRT, SIG_DFL);
-    ::dup2(ends[1], STDERR_FILENO);
-    body();
-    ::_exit(0);
-  }
-  ::close(ends[1]);
-  std::string told;
-  char part[256];
-  for (ssize_t got = 0; (got = ::read(ends[0], part, sizeof part)) > 0;) {
-    told.append(part, static_cast<std::size_t>(got));
-  }
-  ::close(ends[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return told + (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT ? "aborted" : "lived on");
-}
 
 }  // namespace
 
@@ -65,7 +35,6 @@ TEST_CASE("KVCACHE_CHECK_CALLS: every call that may change the cache is followed
   });
 }
 
-#if defined(__cpp_exceptions)
 TEST_CASE("KVCACHE_CHECK_CALLS: the call after a policy began to lie reports it",
           "[cache][check_calls]")
 {
@@ -94,6 +63,7 @@ TEST_CASE("KVCACHE_CHECK_CALLS: the call after a policy began to lie reports it"
   watch.lies = false;  // handles that go out of scope would end the program
 }
 
+#if defined(__cpp_exceptions)
 TEST_CASE("KVCACHE_CHECK_CALLS: a report reaches its handler past the handles that it ends",
           "[cache][check_calls]")
 {
