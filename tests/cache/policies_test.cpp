@@ -48,6 +48,7 @@ class MyQueue {
     queue_.erase(std::find(queue_.begin(), queue_.end(), span));
   }
   void on_hit(SpanId) noexcept {}
+  void on_remove(SpanId) noexcept {}
   [[nodiscard]] std::optional<SpanId> victim() noexcept
   {
     if (queue_.empty()) {

@@ -91,9 +91,9 @@ std::string report(std::uint64_t seed)
   FlightSetting const s = flight_setting_of(seed);
   FlightScript const small = shrunk(s, flight_script_of(seed, script_length));
   return "KVCACHE_FLIGHT_SEED=" + std::to_string(seed) + " breaks: pool of " +
-         std::to_string(s.pages) + " pages of " + std::to_string(s.page_tokens) +
-         " tokens; shrunk to " + std::to_string(small.size()) + " operations:\n" +
-         listing_of(s, small);
+         std::to_string(s.pages) + " pages of " + std::to_string(s.page_tokens) + " tokens" +
+         (s.sieve ? " under SIEVE" : "") + "; shrunk to " + std::to_string(small.size()) +
+         " operations:\n" + listing_of(s, small);
 }
 
 /// A seed in a child process, where it may crash.
@@ -150,7 +150,10 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
     "adds "
     "planned none), %llu rows hit (%llu hits on pending pages), %llu copies, %llu commits, %llu "
     "fails, %llu "
-    "cuts, %llu chunks died, %llu steps ended with an older one, %llu resumes, %llu reorders\n",
+    "cuts, %llu trees, %llu rows moved, %llu plans lost, %llu pins, %llu chunks died, %llu steps "
+    "ended with "
+    "an older one, %llu "
+    "resumes, %llu reorders\n",
     n(first),
     n(seed),
     n(tally.operations),
@@ -164,6 +167,10 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
     n(tally.commits),
     n(tally.fails),
     n(tally.cuts),
+    n(tally.trees),
+    n(tally.moves),
+    n(tally.lost),
+    n(tally.pins),
     n(tally.dead_chunks),
     n(tally.doomed),
     n(tally.resumes),
@@ -180,6 +187,10 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
                                       tally.commits,
                                       tally.fails,
                                       tally.cuts,
+                                      tally.trees,
+                                      tally.moves,
+                                      tally.lost,
+                                      tally.pins,
                                       tally.dead_chunks,
                                       tally.doomed,
                                       tally.resumes,

@@ -57,8 +57,9 @@ class KVCache {
   struct SequenceChunk {
     Sequence const& sequence;
     std::span<Token const> tokens;
-    Index count = 0;     ///< where `tokens` is empty: how many, named at commit
-    bool draft = false;  ///< may be accepted in part
+    Index count = 0;                   ///< where `tokens` is empty: how many, named at commit
+    bool draft = false;                ///< may be accepted in part
+    std::span<Index const> parents{};  ///< of a token tree, see `Chunk`
   };
 
   /// **Errors** the first field of geometry or options that cannot work, and what would be right; `no_memory`.
@@ -206,7 +207,8 @@ class KVCache {
       return Shortage{.why = step.error().why, .detail = step.error()};
     }
     for (SequenceChunk const& chunk : chunks) {
-      if (auto added = step->add(chunk.sequence, {chunk.tokens, chunk.count, chunk.draft});
+      if (auto added =
+            step->add(chunk.sequence, {chunk.tokens, chunk.count, chunk.draft, chunk.parents});
           !added) {
         return added.error();
       }

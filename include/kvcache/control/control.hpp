@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/admission_calls.hpp>
 #include <kvcache/control/control_state.hpp>
 #include <kvcache/control/make_plan.hpp>
 #include <kvcache/control/options.hpp>
@@ -8,7 +9,6 @@
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/refusals.hpp>
 #include <kvcache/control/self_check.hpp>
-#include <kvcache/control/sequence_calls.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/stats.hpp>
 #include <kvcache/control/step_state.hpp>
@@ -46,8 +46,8 @@ namespace kvcache::inline v0_1 {
 
 /// See the file comment.
 template <class Allocator, class Prefix, class Replacement>
-class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
-  using Base = SequenceCalls<Allocator, Prefix, Replacement>;
+class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
+  using Base = AdmissionCalls<Allocator, Prefix, Replacement>;
 
  public:
   using Base::options;
@@ -117,6 +117,9 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
         (s->stream != t->stream && state_.in_flight(s->bound_until))) {
       return refused(detail::in_step(sequence));
     }
+    if (state_.has_tree(*s)) {
+      return refused(detail::behind_tree(sequence));
+    }
     if (Error const error =
           detail::check(chunk, state_.planned_end(*s), t->planned_tokens, options());
         error.why != Why::ok) {
@@ -145,6 +148,7 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
     s->stream = t->stream;
     t->planned_tokens += static_cast<std::size_t>(c.tokens);
     t->tokens.insert(t->tokens.end(), chunk.tokens.begin(), chunk.tokens.end());
+    t->parents.insert(t->parents.end(), chunk.parents.begin(), chunk.parents.end());
     t->chunks.push_back(std::move(c));
     return t->chunks.back().tokens;
   }
@@ -212,7 +216,7 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
     if (t != oldest(t->stream)) {
       return detail::busy(oldest(t->stream)->id);
     }
-    if (Error const error = detail::check(outcomes, t->chunks, options()); error.why != Why::ok) {
+    if (Error const error = detail::check(outcomes, *t, options()); error.why != Why::ok) {
       return error;
     }
     if (!detail::memory_sufficed_for([&] { reserve_names(*t, outcomes); })) {

@@ -46,7 +46,7 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
         c.copy_source = zero_page;
       }
       for (PageCount i = 0; i < c.pending; ++i) {
-        book.settle(t.pending[c.pending_at + i]);
+        book.settle(t.pending[c.pending_at + i], c.pending_index + i);
       }
       if (c.counts()) {
         accept(t, c, outcome);
@@ -190,7 +190,12 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
   {
     SequenceState& s = this->sequences[c.sequence.slot];
     auto const first = t.tokens.begin() + static_cast<std::ptrdiff_t>(c.first_token);
-    if (c.named) {
+    if (c.tree) {
+      for (Index const place : outcome.path) {
+        s.tokens.push_back(first[place]);  // within the reserve of the add
+      }
+      find_strays(s, outcome.path, c.first_index);
+    } else if (c.named) {
       s.tokens.insert(s.tokens.end(), first, first + c.attached + outcome.accepted);
     } else {
       s.tokens.insert(s.tokens.end(), outcome.tokens.begin(), outcome.tokens.end());
@@ -205,7 +210,7 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
       next.slack = slack;
       slack += next.draft ? next.tokens : 0;
     }
-    this->shrink(s, pages_of(this->planned_end(s)));
+    this->shrink(s, this->pages_kept(s));
     this->stats.committed_rows += static_cast<std::uint64_t>(outcome.accepted);
   }
 
@@ -278,16 +283,20 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     while (alive < s.num_flights && !this->chunk_of(s.flights[alive]).dead) {
       ++alive;
     }
-    Index const rows = first_dead_row(s);
-    Index const length = rows < s.length() ? rows : s.length();
+    Index length = first_dead_row(s);
+    length = length < s.length() ? length : s.length();
+    for (std::uint8_t i = alive; i < s.num_flights; ++i) {  // perhaps its moves were not made
+      Index const moved = this->chunk_of(s.flights[i]).first_moved;
+      length = moved >= 0 && moved < length ? moved : length;
+    }
     if (alive == s.num_flights && length == s.length()) {
       return;
     }
     alive = length < s.length() ? 0 : alive;
-    Index const end = alive == 0 ? length : this->chunk_of(s.flights[alive - 1]).end();
     s.num_flights = alive;
-    this->shrink(s, pages_of(end));
+    cut_strays(s, length);
     s.tokens.resize(static_cast<std::size_t>(length));
+    this->shrink(s, this->pages_kept(s));
     s.indexed = smaller(s.indexed, static_cast<PageCount>(length / options.page_tokens));
     auto const slot = static_cast<std::uint32_t>(&s - this->sequences.data());
     this->cuts.push_back({{slot, s.generation}, length});  // within its reserve: one a sequence
