@@ -158,6 +158,7 @@ void starve(std::uint64_t seed, Counts& counts)
   Plane plane = plane_of(seed);
   Plane twin = plane_of(seed);
   std::vector<kvcache::SequenceId> open;
+  std::vector<kvcache::PinId> pins;
   std::vector<kvcache::Domain> domains;
   for (char const* salt : {"a", "b", "c", "d"}) {
     domains.push_back(kvcache::Domain({.model = {}, .weights = {}, .salt = salt, .adapters = {}}));
@@ -171,7 +172,7 @@ void starve(std::uint64_t seed, Counts& counts)
       open.empty() ? kvcache::SequenceId{}
                    : open[random.below(static_cast<std::uint32_t>(open.size()))];
     kvcache::Prompt const prompt{.tokens = text, .domain = &domains[random.below(4)]};
-    switch (random.below(6)) {
+    switch (random.below(7)) {
       case 0:
       case 1: {
         auto const id = through(plane, counts, [&] { return plane.open(prompt); });
@@ -207,6 +208,24 @@ void starve(std::uint64_t seed, Counts& counts)
           plane.forget(*prompt.domain);
           allocations_left = -1;
           twin.forget(*prompt.domain);
+        }
+        break;
+      case 5:
+        if (pins.empty() || random.below(2) == 0) {
+          auto const pin = through(plane, counts, [&] { return plane.pin(prompt); });
+          auto const same = twin.pin(prompt);
+          REQUIRE(pin.has_value() == same.has_value());
+          if (pin) {
+            REQUIRE(*pin == *same);
+            pins.push_back(*pin);
+          }
+        } else {
+          allocations_left = 0;  // cannot fail, so it must not allocate
+          auto const gone = plane.unpin(pins.back());
+          allocations_left = -1;
+          REQUIRE(gone.has_value());
+          REQUIRE(twin.unpin(pins.back()).has_value());
+          pins.pop_back();
         }
         break;
       default: {
