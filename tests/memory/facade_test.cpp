@@ -23,7 +23,7 @@ namespace {
 /// Runs `live(life)` without a failure, then with each allocation of its calls failing in turn: once, or until the
 /// call is over.
 template <class Live>
-void starve(char const* name, kvcache::PageCount pages, Live const& live)
+void expect_all_or_nothing(char const* name, kvcache::PageCount pages, Live const& live)
 {
   auto const run = [&](Starvation& starvation) {
     INFO("strike " << starvation.strike << (starvation.once ? ", once" : ""));
@@ -54,7 +54,7 @@ void starve(char const* name, kvcache::PageCount pages, Live const& live)
 
 TEST_CASE("KVCache without memory: prefill and decode", "[memory][kv_cache]")
 {
-  starve("prefill and decode", 8, [](Life& life) {
+  expect_all_or_nothing("prefill and decode", 8, [](Life& life) {
     int const s = life.open(range(1, 10));
     life.prefill(s);
     for (kvcache::Token token = 11; token <= 19; ++token) {
@@ -67,7 +67,7 @@ TEST_CASE("KVCache without memory: prefill and decode", "[memory][kv_cache]")
 
 TEST_CASE("KVCache without memory: a burst of equal prompts", "[memory][kv_cache]")
 {
-  starve("burst of equal prompts", 24, [](Life& life) {
+  expect_all_or_nothing("burst of equal prompts", 24, [](Life& life) {
     Text const prompt = range(1, 14);
     std::vector<Life::Piece> pieces;
     life.begin();
@@ -90,7 +90,7 @@ TEST_CASE("KVCache without memory: a burst of equal prompts", "[memory][kv_cache
 
 TEST_CASE("KVCache without memory: forks and copy on write", "[memory][kv_cache]")
 {
-  starve("forks and copy on write", 16, [](Life& life) {
+  expect_all_or_nothing("forks and copy on write", 16, [](Life& life) {
     int const a = life.open(range(1, 6));
     life.prefill(a);
     int const b = life.fork(a);
@@ -111,7 +111,7 @@ TEST_CASE("KVCache without memory: forks and copy on write", "[memory][kv_cache]
 
 TEST_CASE("KVCache without memory: drafts accepted in part", "[memory][kv_cache]")
 {
-  starve("drafts accepted in part", 12, [](Life& life) {
+  expect_all_or_nothing("drafts accepted in part", 12, [](Life& life) {
     int const s = life.open(range(1, 7));
     int const t = life.open(range(101, 103));
     life.prefill(s);
@@ -128,7 +128,7 @@ TEST_CASE("KVCache without memory: drafts accepted in part", "[memory][kv_cache]
 
 TEST_CASE("KVCache without memory: two steps in flight with counts", "[memory][kv_cache]")
 {
-  starve("two steps in flight with counts", 16, [](Life& life) {
+  expect_all_or_nothing("two steps in flight with counts", 16, [](Life& life) {
     int const s = life.open(range(1, 6));
     int const t = life.open(range(1, 3), "b");
     life.plan({{.sequence = s, .tokens = life.rest(s)}, {.sequence = t, .tokens = life.rest(t)}});
@@ -144,7 +144,7 @@ TEST_CASE("KVCache without memory: two steps in flight with counts", "[memory][k
 
 TEST_CASE("KVCache without memory: suspend and resume", "[memory][kv_cache]")
 {
-  starve("suspend and resume", 12, [](Life& life) {
+  expect_all_or_nothing("suspend and resume", 12, [](Life& life) {
     int const s = life.open(range(1, 11));
     int const t = life.open(range(1, 9));
     life.prefill(s);
@@ -162,7 +162,7 @@ TEST_CASE("KVCache without memory: suspend and resume", "[memory][kv_cache]")
 
 TEST_CASE("KVCache without memory: beams are reordered", "[memory][kv_cache]")
 {
-  starve("beams reorder", 24, [](Life& life) {
+  expect_all_or_nothing("beams reorder", 24, [](Life& life) {
     int const a = life.open(range(1, 6));
     life.prefill(a);
     life.fork(a);
@@ -180,7 +180,7 @@ TEST_CASE("KVCache without memory: beams are reordered", "[memory][kv_cache]")
 
 TEST_CASE("KVCache without memory: forget while a step is in flight", "[memory][kv_cache]")
 {
-  starve("forget in flight", 16, [](Life& life) {
+  expect_all_or_nothing("forget in flight", 16, [](Life& life) {
     int const s = life.open(range(1, 9), "a");
     life.plan({{.sequence = s, .tokens = life.rest(s)}});
     int const t = life.open(range(1, 9), "a");  // attached to what is pending
@@ -200,7 +200,7 @@ TEST_CASE("KVCache without memory: forget while a step is in flight", "[memory][
 TEST_CASE("KVCache without memory: eviction under pressure, and steps that are dropped",
           "[memory][kv_cache]")
 {
-  starve("eviction under pressure with drop", 6, [](Life& life) {
+  expect_all_or_nothing("eviction under pressure with drop", 6, [](Life& life) {
     for (kvcache::Token base : {100, 200, 300}) {
       int const s = life.open(range(base, base + 7));
       life.prefill(s);
@@ -227,7 +227,7 @@ TEST_CASE("KVCache without memory: eviction under pressure, and steps that are d
 
 TEST_CASE("KVCache without memory: a step fails, and those that depend on it", "[memory][kv_cache]")
 {
-  starve("failing step with dependents", 16, [](Life& life) {
+  expect_all_or_nothing("failing step with dependents", 16, [](Life& life) {
     Text const prompt = range(1, 9);
     int const a = life.open(prompt);
     life.plan({{.sequence = a, .tokens = life.rest(a)}});
