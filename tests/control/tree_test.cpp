@@ -267,3 +267,20 @@ TEST_CASE("Tree: what cannot be is refused, and nothing changes", "[control][tre
   CHECK(plane.info(id)->length == 6);
   check_sound(plane);
 }
+
+TEST_CASE("Tree: a chunk that moves rows makes nothing pending, since its sequence may leave",
+          "[control][tree]")
+{
+  auto [e, id] = with_strays();
+  Plane& plane = e.plane;
+  Tokens const text = {1, 2, 3, 4, 5, 6, 10, 12, 14, 16, 20, 21, 22, 23, 24, 25};
+  SequenceId const b = open(plane, text);
+  StepId const step = begin(plane);
+  REQUIRE(plane.add(step, id, {numbers(20, 25)}));
+  Tokens const rest(text.begin() + 4, text.end());
+  CHECK(*plane.add(step, b, {rest}) == 12);
+  REQUIRE(plane.close(id));
+  REQUIRE(plane.submit(step));
+  e.finish(step, {rest});
+  e.check(b, 16);
+}

@@ -59,7 +59,7 @@
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept
 {
-  kvcache_test::blocks -= memory != nullptr ? 1 : 0;
+  kvcache_test::blocks_in_use -= memory != nullptr ? 1 : 0;
   std::free(memory);
 }
 [[gnu::noinline]] void operator delete[](void* memory) noexcept

@@ -332,7 +332,7 @@ class Life {
     cache_.reset();
     disarm();
     REQUIRE(blocks_ == 0);
-    REQUIRE(device_.live_blocks() == 0);
+    REQUIRE(device_.live_blocks() + device_.staging_blocks() == 0);
     REQUIRE(device_.wrong_frees == 0);
   }
   [[nodiscard]] kvcache::Stats stats() const { return cache_->stats(); }
@@ -405,7 +405,7 @@ class Life {
   void check_same(char const* name, Picture const& before, std::int64_t kept_blocks) const
   {
     if (!cache_) {
-      REQUIRE(device_.live_blocks() == 0);
+      REQUIRE(device_.live_blocks() + device_.staging_blocks() == 0);
       REQUIRE(kept_blocks == 0);
       return;
     }
@@ -429,7 +429,7 @@ class Life {
   {
     std::int64_t const left = starvation_.strike - starvation_.seen;
     counted_ = allocations;
-    blocks_ -= blocks;
+    blocks_ -= blocks_in_use;
     ran_out = false;
     stays_out = !starvation_.once;
     allocations_left = starvation_.strike >= 0 && left >= 0 ? left : -1;
@@ -437,7 +437,7 @@ class Life {
   void disarm()
   {
     allocations_left = -1;
-    blocks_ += blocks;
+    blocks_ += blocks_in_use;
     starvation_.seen += static_cast<std::int64_t>(allocations - counted_);
   }
   /// A call that cannot fail.

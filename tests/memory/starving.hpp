@@ -15,8 +15,8 @@ namespace kvcache_test {
 inline std::int64_t allocations_left = -1;  ///< negative: as many as there are
 inline bool stays_out = true;               ///< once it ran out, until the test says otherwise
 inline bool ran_out = false;
-inline std::uint64_t allocations = 0;  ///< asked for, in all
-inline std::int64_t blocks = 0;        ///< from `operator new`, not freed yet
+inline std::uint64_t allocations = 0;   ///< asked for, in all
+inline std::int64_t blocks_in_use = 0;  ///< from `operator new`, not freed yet
 
 inline bool may_allocate() noexcept
 {
@@ -38,7 +38,7 @@ inline void* allocate(std::size_t bytes, std::size_t alignment = 0) noexcept
   void* const memory =
     alignment == 0 ? std::malloc(size)
                    : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  blocks += memory != nullptr ? 1 : 0;
+  blocks_in_use += memory != nullptr ? 1 : 0;
   return memory;
 }
 

@@ -212,10 +212,12 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   }
 
  private:
-  /// The chunk is accepted whole, as is everything of its sequence in flight, and its tokens are known.
+  /// The chunk is accepted whole, as is everything of its sequence in flight, and its tokens are known. Where it moves rows
+  /// it is not: if its sequence leaves before the plan is made, nobody moves them.
   [[nodiscard]] bool exact(SequenceState const& s, ChunkState const& c) const noexcept
   {
-    bool all = c.named && !c.draft && s.domain_generation == book.tree().generation(s.domain);
+    bool all = c.named && !c.draft && s.strays.empty() &&
+               s.domain_generation == book.tree().generation(s.domain);
     for (Flight const& flight : s.in_flight()) {
       all = all && this->chunk_of(flight).named && !this->chunk_of(flight).draft;
     }
