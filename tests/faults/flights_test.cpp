@@ -230,43 +230,6 @@ TEST_CASE("B-130 thrashing", "[faults][flights]")
   CHECK_FALSE(Plane::create({.pages = 20, .page_tokens = 4, .watermark = 20}).has_value());
 }
 
-TEST_CASE("B-133 results of two steps of a sequence that was rolled back", "[faults][flights]")
-{
-  for (int steps = 1; steps <= 2; ++steps) {
-    for (bool const resumes : {false, true}) {
-      Plane plane = plane_of(8);
-      auto const s = *plane.open({.tokens = {}});
-      append(plane, s, range(1, 4));
-      std::vector<kvcache::StepId> flying;
-      for (int i = 0; i < steps; ++i) {
-        flying.push_back(*plane.begin());
-        REQUIRE(*plane.add(flying.back(), s, {.tokens = {}, .count = 3}) == 3);
-        REQUIRE(plane.submit(flying.back()).has_value());
-      }
-      REQUIRE(plane.suspend(s).has_value());  // preempted while they run
-      if (resumes) {
-        REQUIRE(plane.resume(s).has_value());
-      }
-      Text const late = range(5, 7);
-      for (kvcache::StepId const step : flying) {
-        std::vector<kvcache::Outcome> const outcome{{.accepted = 3, .tokens = late}};
-        REQUIRE(plane.commit(step, outcome).has_value());  // for nobody
-        CHECK(text_of(plane, s) == range(1, 4));
-        CHECK_FALSE(plane.commit(step, outcome).has_value());  // and only once
-        CHECK(plane.check_invariants());
-      }
-      if (!resumes) {
-        REQUIRE(plane.resume(s).has_value());
-      }
-      CHECK(plane.info(s)->length == 4);
-      append(plane, s, range(5, 6));
-      CHECK(text_of(plane, s) == range(1, 6));
-      CHECK(plane.stats().fenced == 0);
-      CHECK(plane.check_invariants());
-    }
-  }
-}
-
 TEST_CASE("B-134 the same victim every time", "[faults][flights]")
 {
   auto const fair = [](Serving::Habits habits) {
