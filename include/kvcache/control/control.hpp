@@ -157,15 +157,27 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   /// **Cost** O(chunks + table entries). **Errors** `stale_step`, `no_memory`.
   [[nodiscard]] Result<Done> submit(StepId id)
   {
+    return submit(id, [](Plan const&) { return Result<Done>(Done{}); });
+  }
+  /// As above, for who has the pool too: `apply(plan)` takes the plan there, last of all that can fail. Where it
+  /// returns an error so does this call, and nothing changed.
+  template <class Apply>
+  [[nodiscard]] Result<Done> submit(StepId id, Apply&& apply)
+  {
     StepState* const t = state_.find(id, Stage::open);
     if (t == nullptr) {
       return detail::stale(id);
     }
-    state_.settle_orphans(*t);
+    state_.find_unwanted(*t);
     if (!detail::memory_sufficed_for([&] { detail::make_plan(state_, *t); })) {
       t->plan.clear();
       return detail::no_memory(t->tokens.size());
     }
+    if (auto applied = apply(std::as_const(t->plan)); !applied) {
+      t->plan.clear();
+      return applied;
+    }
+    state_.settle_orphans(*t);
     detail::mark_planned(state_, *t);
     t->stage = Stage::submitted;
     state_.update_fences(t->stream);
