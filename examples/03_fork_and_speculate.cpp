@@ -35,7 +35,7 @@ void expect(char const* what, bool holds)
 
 Cache make_cache(Decoder const& decoder)
 {
-  return std::move(*Cache::create(decoder.geometry(), {.pages = 128, .max_sequences = 8}));
+  return Cache::create(decoder.geometry(), {.pages = 128, .max_sequences = 8}).value();
 }
 
 /// Computes what `sequence` lacks of `prompt`; returns the logits of the last token.
@@ -69,7 +69,7 @@ std::vector<Tokens> sample(Cache& cache,
     samplers.emplace_back(llama::SamplerOptions{.temperature = 1.0F, .seed = 5, .stream = stream});
     texts.push_back({samplers.back().pick(logits)});
     forks.push_back(
-      std::move(*cache.fork(*first)));  // the same pages: nothing is computed, nothing copied
+      cache.fork(*first).value());  // the same pages: nothing is computed, nothing copied
   }
   first->close();
   while (texts[0].size() < tokens) {
