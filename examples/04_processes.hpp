@@ -17,7 +17,7 @@
 #include <utility>
 
 /// Reads all of `out`. False where the other end is gone.
-inline bool receive(int pipe, std::span<std::byte> out)
+inline bool read_all(int pipe, std::span<std::byte> out)
 {
   while (!out.empty()) {
     ::ssize_t const got = ::read(pipe, out.data(), out.size());
@@ -31,7 +31,7 @@ inline bool receive(int pipe, std::span<std::byte> out)
 }
 
 /// Writes all of `bytes`. False where nobody reads. **Pre** SIGPIPE is ignored.
-inline bool send(int pipe, std::span<std::byte const> bytes)
+inline bool write_all(int pipe, std::span<std::byte const> bytes)
 {
   while (!bytes.empty()) {
     ::ssize_t const put = ::write(pipe, bytes.data(), bytes.size());

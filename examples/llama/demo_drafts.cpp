@@ -43,9 +43,9 @@ bool show_drafts(Stage const& stage)
   Tokens const prompt = stage.tokenizer.encode(text.context + " " + text.questions[0].text);
   heading("4", "Drafts from the text's own past: speculation with rollback");
   std::printf(
-    "   The model goes on for %zu tokens after a text of %zu. A step computes the token\n"
-    "   picked last and up to %zu guesses: what followed the same words before. What\n"
-    "   the model does not pick is rolled back.\n\n",
+    "   The model goes on for %zu tokens after a text of %zu. A step computes the\n"
+    "   token picked last and up to %zu guesses: what followed the same words before.\n"
+    "   What the model does not pick is rolled back.\n\n",
     answer_tokens,
     prompt.size(),
     most_drafts);
@@ -61,7 +61,7 @@ bool show_drafts(Stage const& stage)
   auto const verdict = [](Pair const& pair) { return pair.same() ? "the same" : "DIFFERENT"; };
   table_row("text with drafts", verdict(greedy), verdict(sampled));
   std::string const said = stage.tokenizer.decode(sampled.with.tokens);
-  std::printf("\n   sampled   %.62s...\n", said.c_str());
+  std::printf("\n   sampled   %.60s...\n", said.c_str());
   return greedy.same() && sampled.same();
 }
 
