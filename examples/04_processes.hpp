@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
+#include <exception>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -67,8 +68,12 @@ class Process {
     if (pid_ == 0) {
       ::close(to[1]);
       ::close(from[0]);
-      int const status = work(to[0], from[1]);
-      std::fflush(stdout);
+      int status = 1;
+      try {
+        status = work(to[0], from[1]);
+      } catch (std::exception const& error) {  // it must not go on as a second parent
+        std::fprintf(stderr, "worker: %s\n", error.what());
+      }
       ::_exit(status);
     }
     // Each side keeps its own ends only: that is why the end of one is seen by the other.

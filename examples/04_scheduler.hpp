@@ -32,6 +32,7 @@ struct Request {
     }
     return stops == sentences;
   }
+  friend bool operator==(Request const&, Request const&) = default;
 };
 
 /// What a run of the scheduler cost.

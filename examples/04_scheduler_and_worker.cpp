@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control and pool in two processes. The scheduler owns the control plane: ids and integers, no byte of K or V. The
-// worker owns a pool and the model: it applies the plans that come over a pipe, runs its kernels, and sends back the
-// tokens that it picked.
+// worker owns a pool and the model: it applies plans that come over a pipe, runs kernels, sends back the tokens it picked.
 //
 //   scheduler   plan 1 | plan 2 | commit 1, plan 3 | commit 2, plan 4 | ...
 //   worker             | step 1 | step 2           | step 3           | ...
 //
-// Two steps are in flight: step n+1 is planned by the number of its tokens, before step n has said which they are. So
-// the worker finds the next plan in its pipe when it is done. Then the worker is killed in the middle of its work.
-// The two sides are in 04_scheduler.hpp and 04_worker.hpp; here they are started, and compared with one process.
-// Read first: include/kvcache/control/plan.hpp, docs/life-of-a-token.md.
+// Two steps are in flight: step n+1 is planned by the number of its tokens, before step n has said which they are, so
+// that the worker finds it in its pipe. The sides are in 04_scheduler.hpp and 04_worker.hpp; here they are started,
+// compared with one process, and a worker is killed. Read first: docs/life-of-a-token.md.
 
 #include <kvcache/kvcache.hpp>
 
@@ -46,87 +44,78 @@ void run_here(Decoder& decoder, std::vector<Request>& requests)
   }
 }
 
-bool same_texts(std::vector<Request> const& a, std::vector<Request> const& b)
+/// Four questions about one text; number i is done behind i + 1 sentences.
+std::vector<Request> make_requests(Decoder const& decoder)
 {
-  bool same = a.size() == b.size();
-  for (std::size_t i = 0; same && i < a.size(); ++i) {
-    same = a[i].text == b[i].text;
+  auto const text = llama::make_recall_text(256, 4, 5);
+  std::vector<Request> requests;
+  for (auto const& question : text.questions) {
+    Request request;
+    request.text = decoder.tokenizer().encode(text.context + " " + question.text);
+    request.asked = request.text.size();
+    request.sentences = static_cast<int>(requests.size()) + 1;
+    request.full_stop = decoder.tokenizer().encode(".").front();
+    requests.push_back(std::move(request));
   }
-  return same;
+  return requests;
 }
 
-void print_row(char const* what, std::size_t one, std::size_t two)
+void print_figures(Figures const& one, Figures const& two)
 {
-  std::printf("   %-46s %8zu %8zu\n", what, one, two);
+  auto const row = [](char const* what, std::size_t left, std::size_t right) {
+    std::printf("   %-46s %8zu %8zu\n", what, left, right);
+  };
+  row("steps in flight", 1, 2);
+  row("steps", one.steps, two.steps);
+  row("rows computed", one.rows, two.rows);
+  row("planned before the tokens were known", one.ahead, two.ahead);
+  row("tokens for a request that had ended", one.late, two.late);
+  row("plans that the worker found in its pipe", one.waiting, two.waiting);
+  row("bytes of plan a step", one.plan_bytes / one.steps, two.plan_bytes / two.steps);
 }
 
 }  // namespace
 
 int main()
 {
-  std::signal(SIGPIPE, SIG_IGN);  // where nobody reads, `write` says so; no need to die
+  std::signal(SIGPIPE, SIG_IGN);  // where nobody reads, `write` says so
   Decoder decoder;  // for the prompts, and to compare with; the scheduler needs no model
-  auto const text = llama::make_recall_text(256, 4, 5);
-  std::vector<Request> asked;
-  for (auto const& question : text.questions) {
-    Tokens prompt = decoder.tokenizer().encode(text.context + " " + question.text);
-    std::size_t const size = prompt.size();
-    asked.push_back({std::move(prompt),
-                     size,
-                     static_cast<int>(asked.size()) + 1,
-                     decoder.tokenizer().encode(".").front()});
-  }
+  std::vector<Request> const asked = make_requests(decoder);
   std::vector<Request> expected = asked;
   run_here(decoder, expected);
+  for (Request const& request : expected) {
+    auto const answer = std::span(request.text).subspan(request.asked);
+    std::printf(
+      "   %zu tokens, %.64s\n", request.asked, decoder.tokenizer().decode(answer).c_str());
+  }
 
+  bool same = true;
   Figures figures[2];
-  bool all_same = true;
   for (std::size_t const depth : {1U, 2U}) {
     std::vector<Request> requests = asked;
     Process worker(work);
     Scheduler scheduler(worker, requests, depth);
     if (!scheduler.run()) {
       std::printf("%s\n", scheduler.trouble().c_str());
-      return 1;
     }
     figures[depth - 1] = scheduler.figures();
-    all_same = all_same && same_texts(requests, expected);
+    same = same && requests == expected;
   }
-  std::printf("Four questions about one text, %zu tokens each\n", asked[0].text.size());
-  std::printf("   %-46s %8s %8s\n", "steps in flight", "1", "2");
-  Figures const& one = figures[0];
-  Figures const& two = figures[1];
-  print_row("steps", one.steps, two.steps);
-  print_row("rows computed", one.rows, two.rows);
-  print_row("planned before the tokens were known", one.ahead, two.ahead);
-  print_row("tokens for a request that had ended", one.late, two.late);
-  print_row("plans that the worker found in its pipe", one.waiting, two.waiting);
-  print_row("bytes of plan a step", one.plan_bytes / one.steps, two.plan_bytes / two.steps);
-  for (Request const& request : expected) {
-    auto const answer = std::span(request.text).subspan(request.asked);
-    std::printf("   %s\n", decoder.tokenizer().decode(answer).c_str());
-  }
-  std::printf("   %s as in one process\n", all_same ? "same tokens" : "OTHER TOKENS");
+  std::printf("From a worker process: %s\n", same ? "same tokens" : "OTHER TOKENS");
+  print_figures(figures[0], figures[1]);
 
-  std::printf("A worker that is killed, and the next one\n");
   std::vector<Request> requests = asked;
   {
     Process worker(work);
     Scheduler scheduler(worker, requests, 2);
-    bool const ended = scheduler.run(12);
-    std::printf("   %s\n", ended ? "IT WENT ON" : scheduler.trouble().c_str());
-    all_same = all_same && !ended;
+    bool const ended = scheduler.run(12);  // the worker is killed after step 12
+    std::printf("%s\n", ended ? "IT WENT ON" : scheduler.trouble().c_str());
+    same = same && !ended;
   }
-  std::size_t known = 0;
-  for (Request const& request : requests) {
-    known += request.text.size() - request.asked;
-  }
-  // Its bytes are gone, so the cache starts anew; the scheduler knows every token.
+  // The rows are gone, so the cache starts anew; but the scheduler knows every token that had come.
   Process worker(work);
   Scheduler scheduler(worker, requests, 2);
-  bool const ended = scheduler.run() && same_texts(requests, expected);
-  std::printf("   another goes on behind the %zu tokens that had come: %s\n",
-              known,
-              ended ? "same tokens" : "OTHER TOKENS");
-  return all_same && ended ? 0 : 1;
+  same = scheduler.run() && requests == expected && same;
+  std::printf("From the next worker: %s\n", same ? "same tokens" : "OTHER TOKENS");
+  return same ? 0 : 1;
 }

@@ -18,8 +18,8 @@ bool show_small_pool(Stage const& stage)
 {
   heading("5", "A pool too small for all: suspend, resume, and the same text");
   std::printf(
-    "   Eight requests, each over a text of its own, want %zu tokens each. Where a step\n"
-    "   lacks pages, the youngest request gives up its own and waits.\n\n",
+    "   Eight requests, each over a text of its own, want %zu tokens each. Where a\n"
+    "   step lacks pages, the youngest request gives up its own and waits.\n\n",
     answer_tokens);
   std::vector<Tokens> prompts;
   std::size_t rows = 0;
