@@ -27,7 +27,7 @@
 namespace {
 
 /// The same in one process, a token at a time.
-void run_here(Decoder& decoder, std::vector<Request>& requests)
+std::vector<Request> run_here(Decoder& decoder, std::vector<Request> requests)
 {
   using Cache = kvcache::KVCache<Layout>;
   auto cache = Cache::create(decoder.geometry(), {.pages = sizes().pages});
@@ -42,6 +42,7 @@ void run_here(Decoder& decoder, std::vector<Request>& requests)
       step->commit();
     }
   }
+  return requests;
 }
 
 /// Four questions about one text; number i is done behind i + 1 sentences.
@@ -81,14 +82,12 @@ int main()
   std::signal(SIGPIPE, SIG_IGN);  // where nobody reads, `write` says so
   Decoder decoder;  // for the prompts, and to compare with; the scheduler needs no model
   std::vector<Request> const asked = make_requests(decoder);
-  std::vector<Request> expected = asked;
-  run_here(decoder, expected);
+  std::vector<Request> const expected = run_here(decoder, asked);
   for (Request const& request : expected) {
     auto const answer = std::span(request.text).subspan(request.asked);
     std::printf(
       "   %zu tokens, %.64s\n", request.asked, decoder.tokenizer().decode(answer).c_str());
   }
-
   bool same = true;
   Figures figures[2];
   for (std::size_t const depth : {1U, 2U}) {
