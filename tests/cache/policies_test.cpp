@@ -31,11 +31,15 @@ class MyQueue {
 
   [[nodiscard]] bool reserve(std::uint32_t spans) noexcept
   {
+#if defined(__cpp_exceptions)
     try {
       queue_.reserve(spans);
     } catch (std::bad_alloc const&) {
       return false;
     }
+#else
+    queue_.reserve(spans);
+#endif
     return true;
   }
   void on_idle(SpanId span, SpanFacts const&) noexcept { queue_.push_back(span); }
@@ -44,6 +48,7 @@ class MyQueue {
     queue_.erase(std::find(queue_.begin(), queue_.end(), span));
   }
   void on_hit(SpanId) noexcept {}
+  void on_remove(SpanId) noexcept {}
   [[nodiscard]] std::optional<SpanId> victim() noexcept
   {
     if (queue_.empty()) {

@@ -15,6 +15,7 @@ struct MyReplacement {
   void on_idle(kvcache::SpanId, kvcache::SpanFacts const&) noexcept {}
   void on_busy(kvcache::SpanId) noexcept {}
   void on_hit(kvcache::SpanId) noexcept {}
+  void on_remove(kvcache::SpanId) noexcept {}
   std::optional<kvcache::SpanId> victim() { return std::nullopt; }  // may throw, as it stands
   void restore(kvcache::SpanId, kvcache::SpanFacts const&) noexcept {}
   void on_split(kvcache::SpanId, kvcache::SpanId) noexcept {}

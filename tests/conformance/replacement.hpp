@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -41,11 +42,19 @@ std::optional<int> first_breach(std::uint64_t seed, int steps)
   }
   std::vector<bool> idle(num_ids, false);
   std::vector<bool> used(num_ids, false);  // ids that exist; a split needs a new one
-  auto const facts = [](std::uint32_t id) {
-    return kvcache::SpanFacts{.domain = id % 3,
+  std::vector<std::uint32_t> parents(num_ids, kvcache::nil);
+  auto const facts = [&](std::uint32_t id) {
+    return kvcache::SpanFacts{.parent = SpanId{parents[id]},
+                              .domain = id % 3,
                               .first_token = static_cast<kvcache::Index>(id),
-                              .pages = 1 + id % 5,
-                              .priority = static_cast<std::uint8_t>(id % 2)};
+                              .pages = 1 + id % 5};
+  };
+  auto const remove = [&](std::uint32_t id) {
+    if (std::find(parents.begin(), parents.end(), id) == parents.end()) {
+      policy.on_remove(SpanId{id});
+      used[id] = false;
+      parents[id] = kvcache::nil;
+    }
   };
   for (int step = 0; step < steps; ++step) {
     std::uint32_t const id = random.below(num_ids);
@@ -62,11 +71,13 @@ std::optional<int> first_breach(std::uint64_t seed, int steps)
         if (idle[id]) {
           policy.on_busy(SpanId{id});
           idle[id] = false;
-          used[id] = random.below(2) == 0;
+          if (random.below(2) == 0) {
+            remove(id);
+          }
         }
         break;
       case 3:
-        if (idle[id]) {
+        if (used[id]) {
           policy.on_hit(SpanId{id});
         }
         break;
@@ -77,9 +88,14 @@ std::optional<int> first_breach(std::uint64_t seed, int steps)
           good = idle[victim->value] && policy.is_candidate(*victim);
           policy.on_busy(*victim);
           good = good && !policy.is_candidate(*victim);
-          idle[victim->value] = used[victim->value] = false;
+          idle[victim->value] = false;
+          kvcache::SpanFacts const before = facts(victim->value);
           if (random.below(2) == 0) {
-            policy.restore(*victim, facts(victim->value));
+            remove(victim->value);
+          }
+          if (random.below(2) == 0) {
+            parents[victim->value] = before.parent.value;
+            policy.restore(*victim, before);
             good = good && policy.victim() == victim;
             idle[victim->value] = used[victim->value] = true;
           }
@@ -92,6 +108,8 @@ std::optional<int> first_breach(std::uint64_t seed, int steps)
           policy.on_split(SpanId{head}, SpanId{id});
           used[head] = true;
           idle[head] = idle[id];
+          parents[head] = parents[id];
+          parents[id] = head;
         }
       }
     }
@@ -112,6 +130,134 @@ std::optional<int> first_breach(std::uint64_t seed, int steps)
   return std::nullopt;
 }
 
+/// Uses a forest as control does: a path is taken from its root on and given back from its end on, victims are
+/// removed, steps that are dropped put theirs back under new ids. Returns what broke, or nothing.
+template <kvcache::Replacement R>
+std::optional<int> first_breach_in_forest(std::uint64_t seed, int steps)
+{
+  using kvcache::nil;
+  using kvcache::SpanId;
+  constexpr std::uint32_t num_ids = 64;
+  Random random(seed);
+  R policy;
+  if (!policy.reserve(num_ids)) {
+    return -1;
+  }
+  struct Span {
+    bool exists = false;
+    std::uint32_t parent = nil;
+    std::uint32_t kids = 0;
+    std::uint32_t users = 0;
+  };
+  std::vector<Span> spans(num_ids);
+  std::vector<std::uint32_t> held;  // the last span of each user's path
+  auto const facts = [&](std::uint32_t id) {
+    return kvcache::SpanFacts{.parent = SpanId{spans[id].parent}};
+  };
+  auto const fresh = [&] {
+    std::uint32_t const from = random.below(num_ids);
+    for (std::uint32_t i = 0; i < num_ids; ++i) {
+      if (std::uint32_t const id = (from + i) % num_ids; !spans[id].exists) {
+        return id;
+      }
+    }
+    return nil;
+  };
+  auto const make = [&](std::uint32_t id, std::uint32_t parent) {
+    spans[id] = Span{.exists = true, .parent = parent, .kids = 0, .users = 0};
+    if (parent != nil) {
+      ++spans[parent].kids;
+    }
+  };
+  auto const take_out = [&](std::uint32_t id) {
+    policy.on_busy(SpanId{id});
+    policy.on_remove(SpanId{id});
+    if (spans[id].parent != nil) {
+      --spans[spans[id].parent].kids;
+    }
+    spans[id].exists = false;
+  };
+  for (int step = 0; step < steps; ++step) {
+    std::uint32_t const id = random.below(num_ids);
+    std::uint32_t const what = random.below(8);
+    if (what < 3 &&
+        spans[id].exists) {  // a user of the path to it, perhaps with something new below
+      std::vector<std::uint32_t> path;
+      for (std::uint32_t at = id; at != nil; at = spans[at].parent) {
+        path.insert(path.begin(), at);
+      }
+      for (std::uint32_t const at : path) {
+        spans[at].users++ == 0 ? policy.on_busy(SpanId{at}) : policy.on_hit(SpanId{at});
+      }
+      std::uint32_t const below = random.below(2) == 0 ? fresh() : nil;
+      if (below != nil) {
+        make(below, id);
+        spans[below].users = 1;
+      }
+      held.push_back(below != nil ? below : id);
+    } else if (what == 3 && !spans[id].exists) {
+      make(id, nil);
+      spans[id].users = 1;
+      held.push_back(id);
+    } else if (what < 6 && !held.empty()) {
+      std::swap(held[random.below(static_cast<std::uint32_t>(held.size()))], held.back());
+      for (std::uint32_t at = held.back(); at != nil; at = spans[at].parent) {
+        if (--spans[at].users == 0) {
+          policy.on_idle(SpanId{at}, facts(at));
+        }
+      }
+      held.pop_back();
+    } else if (what == 6) {  // victims leave, and come back if the step is dropped
+      bool const drops = random.below(2) == 0;
+      std::vector<std::uint32_t> const before = candidates(policy);
+      std::vector<std::uint32_t> renamed(num_ids);
+      for (std::uint32_t i = 0; i < num_ids; ++i) {
+        renamed[i] = i;
+      }
+      std::vector<std::pair<std::uint32_t, std::uint32_t>> gone;  // and its parent
+      for (std::uint32_t n = random.below(5); n > 0 && policy.size() > 0; --n) {
+        std::uint32_t const victim = policy.victim()->value;
+        if (spans[victim].kids != 0) {
+          return step;  // axiom 2; all below a candidate are candidates
+        }
+        gone.emplace_back(victim, spans[victim].parent);
+        take_out(victim);
+      }
+      if (drops) {
+        while (!gone.empty()) {
+          auto const [old, parent] = gone.back();
+          gone.pop_back();
+          std::uint32_t const now = fresh();
+          make(now, parent == nil ? nil : renamed[parent]);
+          renamed[old] = now;
+          policy.restore(SpanId{now}, facts(now));
+          if (policy.victim() != SpanId{now}) {
+            return step;
+          }
+        }
+        std::vector<std::uint32_t> expected;
+        for (std::uint32_t const old : before) {
+          expected.push_back(renamed[old]);
+        }
+        if (candidates(policy) != expected) {
+          return step;
+        }
+      }
+    } else if (what == 7 && spans[id].exists) {
+      if (std::uint32_t const head = fresh(); head != nil) {
+        spans[head] = spans[id];
+        spans[head].kids = 1;
+        spans[id].parent = head;
+        policy.on_split(SpanId{head}, SpanId{id});
+      }
+    }
+    if (!policy.check_invariants()) {
+      return step;
+    }
+  }
+  return std::nullopt;
+}
+
 /// The suite: each `CHECK` names an axiom.
 template <kvcache::Replacement R>
 void verify_replacement(std::uint64_t seed)
@@ -119,6 +265,7 @@ void verify_replacement(std::uint64_t seed)
   using kvcache::SpanId;
   CAPTURE(seed);
   CHECK(first_breach<R>(seed, 100'000) == std::nullopt);
+  CHECK(first_breach_in_forest<R>(seed, 100'000) == std::nullopt);
 
   R a;
   R b;

@@ -211,3 +211,25 @@ TEST_CASE("64 sequences with one prompt of 8192 tokens, added in one step, compu
   CHECK(plane.stats().committed_rows == static_cast<std::uint64_t>(planned));
   check_sound(plane);
 }
+
+TEST_CASE("Rule 4: a chunk that is undone does not go back to a copy that was never made",
+          "[control][rules]")
+{
+  // F and its fork G both copy A's page in a step that is being built. F leaves, an older step fails and takes F's copy
+  // with it, and the step is dropped: G must find itself on A's page, not on F's.
+  Engine e(16);
+  Plane& plane = e.plane;
+  SequenceId const a = e.prefilled(numbers(1, 6));
+  StepId const older = begin(plane);
+  REQUIRE(plane.submit(older));
+  SequenceId const f = fork(plane, a);
+  StepId const step = begin(plane);
+  add_draft(plane, step, f, {20, 21});
+  SequenceId const g = fork(plane, f);
+  add_draft(plane, step, g, {30});
+  REQUIRE(*plane.truncate(f, 4) == 4);
+  REQUIRE(plane.fail(older));
+  REQUIRE(plane.drop(step));
+  e.check(g, 6);
+  CHECK(pages(plane, g) == pages(plane, a));
+}

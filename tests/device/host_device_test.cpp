@@ -85,7 +85,7 @@ TEST_CASE("HostDevice: words go from the block to where each run says", "[device
   Block block;
   std::size_t const words = block.add<std::int32_t>({10, 11, 12, 13}).at;
   block.lists.words = block.add<kvcache::WordRun>(
-    {{target.data() + 1, words + 4, 3}, {target.data() + 6, words, 2}, {nullptr, words, 0}});
+    {{target.data() + 1, words + 4, 3}, {target.data() + 6, words, 2}, {target.data(), words, 0}});
   host.write_words(block.ready(), {});
   CHECK(target == std::vector<std::int32_t>{-5, 11, 12, 13, -5, -5, 10, 11, -5, -5});
   host.move_rows(block.ready(), {});  // empty lists

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "model/flights_operation.hpp"
@@ -32,6 +33,10 @@ class FlightDevice {
         tables_[delta.row.value][delta.first + i] = plan.ids[delta.ids_at + i];
       }
     }
+    for (kvcache::RowMove const& move : plan.moves) {
+      slots_[slot(move.target, static_cast<std::size_t>(move.target_row))] =
+        slots_[slot(move.source, static_cast<std::size_t>(move.source_row))];
+    }
     std::vector<Stamp> const before = slots_;  // copies of one plan do not see each other
     for (kvcache::PageCopy const& copy : plan.copies) {
       for (std::size_t row = 0; row < static_cast<std::size_t>(copy.rows); ++row) {
@@ -49,8 +54,7 @@ class FlightDevice {
     return page.value * page_tokens_ + row % page_tokens_;
   }
   /// The slot of row `row` of a sequence with these pages.
-  [[nodiscard]] std::size_t slot_of(std::vector<kvcache::PageId> const& table,
-                                    std::size_t row) const
+  [[nodiscard]] std::size_t slot_of(std::span<kvcache::PageId const> table, std::size_t row) const
   {
     return slot(table[row / page_tokens_], row);
   }

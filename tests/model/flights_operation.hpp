@@ -33,7 +33,9 @@ enum class FlightKind : std::uint8_t {
   resume,
   forget,
   pure_drop,  // begin, adds and drop in one: nothing may have happened
-  reorder
+  reorder,
+  pin,
+  unpin
 };
 
 struct FlightWeight {
@@ -56,7 +58,9 @@ inline constexpr FlightWeight flight_weights[] = {{FlightKind::open, 12, "open"}
                                                   {FlightKind::resume, 6, "resume"},
                                                   {FlightKind::forget, 1, "forget"},
                                                   {FlightKind::pure_drop, 2, "pure_drop"},
-                                                  {FlightKind::reorder, 2, "reorder"}};
+                                                  {FlightKind::reorder, 2, "reorder"},
+                                                  {FlightKind::pin, 2, "pin"},
+                                                  {FlightKind::unpin, 3, "unpin"}};
 
 struct FlightOperation {
   FlightKind kind = FlightKind::open;
@@ -68,14 +72,15 @@ using FlightScript = std::vector<FlightOperation>;
 struct FlightSetting {
   kvcache::PageCount pages = 2;
   std::int32_t page_tokens = 4;
+  bool sieve = false;  // instead of LRU
 };
 
-/// What a seed stands for: every pool with every page size.
+/// What a seed stands for: every pool with every page size and every policy.
 [[nodiscard]] inline FlightSetting flight_setting_of(std::uint64_t seed)
 {
   constexpr kvcache::PageCount pools[] = {2, 3, 8, 16};
   constexpr std::int32_t sizes[] = {1, 4, 16};
-  return {pools[seed % 4], sizes[seed / 4 % 3]};
+  return {pools[seed % 4], sizes[seed / 4 % 3], seed / 12 % 2 != 0};
 }
 
 [[nodiscard]] inline FlightScript flight_script_of(std::uint64_t seed, std::size_t length)

@@ -51,6 +51,36 @@ struct FlightReads {
   std::vector<Stamp> want;
 };
 
+/// A way down the tree that ends anywhere.
+[[nodiscard]] inline std::vector<kvcache::Index> random_path(
+  std::vector<kvcache::Index> const& parents, Random& random)
+{
+  std::vector<kvcache::Index> path;
+  while (random.below(6) != 0) {
+    std::vector<kvcache::Index> next;
+    for (std::size_t i = 0; i < parents.size(); ++i) {
+      if (parents[i] == (path.empty() ? -1 : path.back())) {
+        next.push_back(static_cast<kvcache::Index>(i));
+      }
+    }
+    if (next.empty()) {
+      break;
+    }
+    path.push_back(next[random.below(static_cast<std::uint32_t>(next.size()))]);
+  }
+  return path;
+}
+
+/// Applies the plan: what it moves goes where nobody relies on what is there.
+inline void apply_plan(FlightWorld& w, FlightStep const& t)
+{
+  for (kvcache::RowMove const& move : t.plan.moves) {
+    require(!w.settled(w.device.slot(move.target, static_cast<std::size_t>(move.target_row))),
+            "I3: a plan moves a row to where others rely on another");
+  }
+  w.device.apply(t.plan);
+}
+
 /// Stores the chunk's rows, each from the row before it, and decides how much of it is accepted.
 inline FlightReads run_chunk(FlightWorld& w,
                              FlightStep& t,
@@ -68,6 +98,7 @@ inline FlightReads run_chunk(FlightWorld& w,
   require_equal(planned.tokens, chunk.planned, "tokens of a planned chunk");
   auto const& table = w.device.table(planned.row);
   FlightText names;
+  FlightReads reads;
   FlightText all = rows;
   for (kvcache::Index i = 0; i < planned.tokens; ++i) {
     auto const at = static_cast<std::size_t>(start + i);
@@ -79,19 +110,35 @@ inline FlightReads run_chunk(FlightWorld& w,
     std::size_t const slot = w.device.slot_of(table, at);
     require(written.insert(slot).second, "a slot is written twice in a step");
     require(!w.settled(slot), "I3: a step writes a row that others rely on");
-    Stamp const before = at == 0 ? stamp_start(chunk.who.domain, chunk.who.epoch)
-                                 : w.device.at(w.device.slot_of(table, at - 1));
+    std::size_t const parent =  // one more than the row that it follows
+      chunk.parents.empty()
+        ? at
+        : static_cast<std::size_t>(start + chunk.parents[static_cast<std::size_t>(i)] + 1);
+    Stamp const before = parent == 0 ? stamp_start(chunk.who.domain, chunk.who.epoch)
+                                     : w.device.at(w.device.slot_of(table, parent - 1));
     w.device.at(slot) = stamp_next(before, token);
     names.push_back(token);
-    all.push_back(token);
+    if (chunk.parents.empty()) {
+      all.push_back(token);
+    }
   }
-  FlightReads reads;
   reads.want = FlightWorld::stamps(chunk.who, all);
   for (std::size_t row = 0; row < all.size(); ++row) {
     reads.slots.push_back(w.device.slot_of(table, row));
   }
-  auto const most = static_cast<std::uint32_t>(planned.tokens);
-  names.resize(chunk.draft ? random.below(most + 1) : most);
+  std::vector<kvcache::Index> path;
+  if (chunk.parents.empty()) {
+    auto const most = static_cast<std::uint32_t>(planned.tokens);
+    names.resize(chunk.draft ? random.below(most + 1) : most);
+  } else {
+    path = random_path(chunk.parents, random);
+    FlightText const drafts = std::move(names);
+    names.clear();
+    for (kvcache::Index const place : path) {
+      names.push_back(drafts[static_cast<std::size_t>(place)]);
+    }
+  }
+  t.paths.push_back(std::move(path));
   rows.insert(rows.end(), names.begin(), names.end());
   w.results[{t.id.value, {chunk.who.id.slot, chunk.who.id.generation}}] = std::move(rows);
   t.names.push_back(std::move(names));
@@ -101,11 +148,11 @@ inline FlightReads run_chunk(FlightWorld& w,
 /// The plan, then the kernels. Every row that a chunk may see is looked at after all have stored.
 inline void run_step(FlightWorld& w, FlightStep& t, Random& random)
 {
-  w.device.apply(t.plan);
+  apply_plan(w, t);
   std::set<std::size_t> written;
   std::vector<FlightReads> reads;
   for (FlightChunk const& chunk : t.chunks) {
-    if (chunk.planned == 0) {
+    if (chunk.planned == 0 && !w.control.dead(t.id, chunk.who.id)) {
       w.results[{t.id.value, {chunk.who.id.slot, chunk.who.id.generation}}] = rows_before(w, chunk);
     }
   }
@@ -115,6 +162,7 @@ inline void run_step(FlightWorld& w, FlightStep& t, Random& random)
     if (w.control.dead(t.id, planned.sequence)) {
       run_dead(w, planned, random);
       t.names.emplace_back();
+      t.paths.emplace_back();
     } else {
       reads.push_back(run_chunk(w, t, *chunk, planned, written, random));
     }
@@ -133,6 +181,7 @@ inline void run_step(FlightWorld& w, FlightStep& t, Random& random)
     if (!named) {
       outcome.tokens = t.names[i];
     }
+    outcome.path = t.paths[i];
     t.outcomes.push_back(outcome);
   }
   t.stage = FlightStep::Stage::ran;

@@ -51,20 +51,23 @@ inline bool add_chunk(FlightWorld& w,
                       FlightSequence const& s,
                       FlightText const& tokens,
                       kvcache::Index count,
-                      bool draft)
+                      bool draft,
+                      std::vector<kvcache::Index> const& parents = {})
 {
-  kvcache::Chunk const chunk{.tokens = tokens, .count = tokens.empty() ? count : 0, .draft = draft};
+  kvcache::Chunk const chunk{
+    .tokens = tokens, .count = tokens.empty() ? count : 0, .draft = draft, .parents = parents};
   std::uint64_t const digest = w.control.digest();
   FlightText const base = w.tokens_of(s);
   auto const held = w.control.table(s.id);
   std::vector<kvcache::PageId> const before(held.begin(), held.end());
-  bool const lone = w.live.size() == 1 && w.steps.size() == 1 && t.chunks.empty();
+  bool const lone = w.pins.empty() && w.live.size() == 1 && w.steps.size() == 1 && t.chunks.empty();
   auto const all = tokens.empty() ? count : static_cast<kvcache::Index>(tokens.size());
   auto const added = w.control.add(t.id, s.id, chunk);
   auto const twin = w.twin.add(t.id, s.id, chunk);
   require(added.has_value() == twin.has_value(), "two instances: add");
   w.say("step " + std::to_string(t.id.value) + " sequence " + std::to_string(s.id.slot) +
-        (draft            ? " draft "
+        (!parents.empty() ? " tree "
+         : draft          ? " draft "
          : tokens.empty() ? " count "
                           : " tokens ") +
         std::to_string(all));
@@ -85,6 +88,7 @@ inline bool add_chunk(FlightWorld& w,
   FlightChunk c;
   c.who = s;
   c.draft = draft;
+  c.parents = parents;
   c.base = base;
   c.step_before = w.control.step_before(s.id);
   c.planned = *added;
@@ -103,6 +107,7 @@ inline bool add_chunk(FlightWorld& w,
   }
   w.tally.attached_rows += static_cast<std::uint64_t>(attached);
   w.tally.attach_only += *added == 0 ? 1U : 0U;
+  w.tally.trees += parents.empty() ? 0U : 1U;
   w.say(" planned " + std::to_string(*added));
   t.chunks.push_back(std::move(c));
   return true;
@@ -110,9 +115,14 @@ inline bool add_chunk(FlightWorld& w,
 
 inline void flight_add(FlightWorld& w, FlightStep& t, Random& random)
 {
-  FlightSequence* const s = pick(w, random);
+  FlightSequence* s = pick(w, random);
   if (s == nullptr) {
     return;
+  }
+  for (FlightSequence& other :
+       w.live) {  // rows of a path wait for the next chunk: make that likely
+    bool const waits = !other.suspended && !w.control.strays(other.id).empty();
+    s = waits && random.below(2) == 0 ? &other : s;
   }
   if (!s->rest.empty()) {
     auto const most = static_cast<std::uint32_t>(s->rest.size());
@@ -122,6 +132,26 @@ inline void flight_add(FlightWorld& w, FlightStep& t, Random& random)
       s->rest.erase(s->rest.begin(), s->rest.begin() + n);
     }
     return;
+  }
+  if (random.below(3) == 0) {
+    std::uint32_t const count = random.between(1, 7);
+    FlightText tokens;
+    std::vector<kvcache::Index> parents;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      tokens.push_back(static_cast<kvcache::Token>(random.below(3) == 0));
+      parents.push_back(static_cast<kvcache::Index>(random.below(i + 1)) - 1);
+    }
+    return (void)add_chunk(w, t, *s, tokens, 0, false, parents);
+  }
+  if (random.below(6) == 0) {  // the next turn of a chat
+    FlightText turn;
+    for (std::uint32_t i =
+           random.between(1, 2 * static_cast<std::uint32_t>(w.setting.page_tokens) + 1);
+         i > 0;
+         --i) {
+      turn.push_back(static_cast<kvcache::Token>(random.below(14) == 0));
+    }
+    return (void)add_chunk(w, t, *s, turn, 0, false);
   }
   bool const draft = random.below(3) == 0;
   bool const named = random.below(2) == 0;
@@ -133,7 +163,39 @@ inline void flight_add(FlightWorld& w, FlightStep& t, Random& random)
   (void)add_chunk(w, t, *s, tokens, static_cast<kvcache::Index>(count), draft);
 }
 
-inline void flight_submit(FlightWorld& w, FlightStep& t)
+/// The sequences that a failed step cut back begin anew.
+inline void take_cuts(FlightWorld& w)
+{
+  auto const cuts = w.control.cuts();
+  auto const twin = w.twin.cuts();
+  require(std::equal(cuts.begin(), cuts.end(), twin.begin(), twin.end()), "two instances: cuts");
+  for (kvcache::Cut const& cut : cuts) {
+    for (FlightSequence& s : w.live) {
+      if (s.id == cut.sequence) {
+        s.rest.clear();
+      }
+    }
+  }
+  w.tally.cuts += cuts.size();
+}
+
+/// The pool refused the plan: the step fails at once, and nothing of it was applied.
+inline void flight_lose(FlightWorld& w, FlightStep& t)
+{
+  kvcache::StepId const id = t.id;
+  require(w.control.fail(id).has_value() && w.twin.fail(id).has_value(), "fail");
+  take_cuts(w);
+  w.tally.lost += 1;
+  w.say(" lost");
+  if (w.oldest(t.stream) == &t) {
+    w.erase(id);
+  } else {
+    t.doomed = true;
+    t.lost = true;
+  }
+}
+
+inline void flight_submit(FlightWorld& w, FlightStep& t, bool lose)
 {
   require(w.control.submit(t.id).has_value() && w.twin.submit(t.id).has_value(), "submit");
   t.plan = w.control.plan(t.id);
@@ -148,6 +210,12 @@ inline void flight_submit(FlightWorld& w, FlightStep& t)
       t.to_write.insert(w.device.slot_of(chunk->table, static_cast<std::size_t>(i)));
     }
   }
+  for (kvcache::RowMove const& move : t.plan.moves) {
+    std::size_t const slot = w.device.slot(move.target, static_cast<std::size_t>(move.target_row));
+    require(!w.settled(slot), "I3: a plan moves a row to where others rely on another");
+    t.to_write.insert(slot);
+  }
+  w.tally.moves += t.plan.moves.size();
   for (FlightChunk& chunk : t.chunks) {  // a copy that the plan lacks was of no use to anyone
     bool const copied =
       std::any_of(t.plan.copies.begin(), t.plan.copies.end(), [&](kvcache::PageCopy const& copy) {
@@ -156,6 +224,9 @@ inline void flight_submit(FlightWorld& w, FlightStep& t)
     chunk.copy_target = copied ? chunk.copy_target : kvcache::zero_page;
   }
   w.say("step " + std::to_string(t.id.value));
+  if (lose) {
+    flight_lose(w, t);
+  }
 }
 
 inline void flight_drop(FlightWorld& w, FlightStep& t)
@@ -180,29 +251,13 @@ inline void flight_run(FlightWorld& w, std::uint32_t stream, Random& random)
   }
 }
 
-/// The sequences that a failed step cut back begin anew.
-inline void take_cuts(FlightWorld& w)
-{
-  auto const cuts = w.control.cuts();
-  auto const twin = w.twin.cuts();
-  require(std::equal(cuts.begin(), cuts.end(), twin.begin(), twin.end()), "two instances: cuts");
-  for (kvcache::Cut const& cut : cuts) {
-    for (FlightSequence& s : w.live) {
-      if (s.id == cut.sequence) {
-        s.rest.clear();
-      }
-    }
-  }
-  w.tally.cuts += cuts.size();
-}
-
 /// Steps that were given up end with the one before them; their plans are applied all the same.
 inline bool end_doomed(FlightWorld& w, std::uint32_t stream)
 {
   bool ended = false;
   for (FlightStep* t = w.oldest(stream); t != nullptr && t->doomed; t = w.oldest(stream)) {
-    if (t->stage == FlightStep::Stage::submitted) {
-      w.device.apply(t->plan);
+    if (t->stage == FlightStep::Stage::submitted && !t->lost) {
+      apply_plan(w, *t);
     }
     w.tally.doomed += 1;
     w.erase(t->id);
@@ -249,7 +304,7 @@ inline void flight_fail(FlightWorld& w, FlightStep& t)
   std::uint32_t const stream = t.stream;
   bool const is_oldest = &t == w.oldest(stream);
   if (is_oldest && t.stage == FlightStep::Stage::submitted) {
-    w.device.apply(t.plan);
+    apply_plan(w, t);
   }
   require(w.control.fail(id).has_value() && w.twin.fail(id).has_value(), "fail");
   w.tally.fails += 1;
@@ -320,7 +375,7 @@ inline void perform(FlightWorld& w, FlightOperation const& o)
     case FlightKind::add:
       return open != nullptr ? flight_add(w, *open, random) : void();
     case FlightKind::submit:
-      return open != nullptr ? flight_submit(w, *open) : void();
+      return open != nullptr ? flight_submit(w, *open, random.below(40) == 0) : void();
     case FlightKind::drop:
       return open != nullptr ? flight_drop(w, *open) : void();
     case FlightKind::run:
@@ -345,6 +400,10 @@ inline void perform(FlightWorld& w, FlightOperation const& o)
       return flight_pure_drop(w, stream, random);
     case FlightKind::reorder:
       return flight_reorder(w, random);
+    case FlightKind::pin:
+      return flight_pin(w, random);
+    case FlightKind::unpin:
+      return flight_unpin(w, random);
   }
 }
 
@@ -360,6 +419,11 @@ inline void finish(FlightWorld& w)
   while (!w.steps.empty()) {
     FlightStep& t = w.steps.front();
     t.stage == FlightStep::Stage::open ? flight_drop(w, t) : flight_fail(w, t);
+    w.check();
+  }
+  while (!w.pins.empty()) {
+    Random random(0);
+    flight_unpin(w, random);
     w.check();
   }
   w.control.forget(w.domains[0]);

@@ -7,7 +7,6 @@
 #include <kvcache/control/control.hpp>
 #include <kvcache/prefix/domain.hpp>
 #include <kvcache/prefix/radix_tree.hpp>
-#include <kvcache/replace/lru.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -20,8 +19,10 @@
 #include <vector>
 
 #include "model/flights_device.hpp"
+#include "model/flights_mirror.hpp"
 #include "model/flights_operation.hpp"
 #include "model/naive.hpp"
+#include "support/either_policy.hpp"
 
 namespace kvcache_test {
 
@@ -31,14 +32,15 @@ using FlightText = std::vector<kvcache::Token>;
 struct FlightTally {
   std::uint64_t operations = 0, adds = 0, refused = 0, attached_rows = 0, hit_rows = 0, copies = 0;
   std::uint64_t commits = 0, fails = 0, cuts = 0, resumes = 0, reorders = 0;
+  std::uint64_t trees = 0, moves = 0, lost = 0, pins = 0;
   std::uint64_t dead_chunks = 0, doomed = 0, attach_only = 0, pending_hits = 0;
 };
 
 /// A control plane that a test may look into.
 class FlightControl
-    : public kvcache::Control<kvcache::PageAllocator, kvcache::RadixTree, kvcache::Lru> {
-  using Plane = kvcache::Control<kvcache::PageAllocator, kvcache::RadixTree, kvcache::Lru>;
-  using Calls = kvcache::SequenceCalls<kvcache::PageAllocator, kvcache::RadixTree, kvcache::Lru>;
+    : public kvcache::Control<kvcache::PageAllocator, kvcache::RadixTree, EitherPolicy> {
+  using Plane = kvcache::Control<kvcache::PageAllocator, kvcache::RadixTree, EitherPolicy>;
+  using Calls = kvcache::SequenceCalls<kvcache::PageAllocator, kvcache::RadixTree, EitherPolicy>;
 
   struct Inside : Calls {
     static auto const& of(Calls const& calls) { return calls.*(&Inside::state_); }
@@ -61,6 +63,34 @@ class FlightControl
     auto const* const s = Inside::of(*this).find(id);
     return s->num_flights > 1 ? s->flights[s->num_flights - 2].step->id.value : 0;
   }
+  /// Of the sequence's last rows: page and row where their bytes lie until a plan moves them.
+  [[nodiscard]] std::vector<std::pair<kvcache::PageId, std::size_t>> strays(
+    kvcache::SequenceId id) const
+  {
+    auto const& s = *Inside::of(*this).find(id);
+    std::vector<std::pair<kvcache::PageId, std::size_t>> out;
+    for (kvcache::Index const row : s.strays) {
+      auto const at = static_cast<kvcache::PageCount>(row / options().page_tokens);
+      kvcache::PageId page = s.table[at];
+      for (auto const& flight : s.in_flight()) {  // a step that is being built copies the page
+        auto const& c = Inside::of(*this).chunk_of(flight);
+        page = c.copies() && c.copy_at == at ? c.replaced : page;
+      }
+      out.emplace_back(page, static_cast<std::size_t>(row));
+    }
+    return out;
+  }
+  /// The first row that a step in flight moves, and the step; -1 where none does.
+  [[nodiscard]] std::pair<kvcache::Index, kvcache::StepId> first_moved(kvcache::SequenceId id) const
+  {
+    for (auto const& flight : Inside::of(*this).find(id)->in_flight()) {
+      auto const& chunk = Inside::of(*this).chunk_of(flight);
+      if (chunk.first_moved >= 0) {
+        return {chunk.first_moved, flight.step->id};
+      }
+    }
+    return {-1, {}};
+  }
   /// A step that failed took the chunk with it.
   [[nodiscard]] bool dead(kvcache::StepId step, kvcache::SequenceId id) const
   {
@@ -77,8 +107,11 @@ class FlightControl
  private:
   static Plane make(FlightSetting const& s)
   {
-    auto made = Plane::create(
-      {.pages = s.pages, .page_tokens = s.page_tokens, .max_sequences = max_sequences});
+    auto made = Plane::create({.pages = s.pages,
+                               .page_tokens = s.page_tokens,
+                               .max_sequences = max_sequences,
+                               .event_capacity = 64},
+                              {.prefix = {}, .replacement = {.sieve = s.sieve}});
     return std::move(*made);
   }
 };
@@ -99,7 +132,8 @@ struct FlightChunk {
   FlightText base;  // committed rows then, unless a step before has the sequence
   std::uint64_t step_before = 0;
   FlightText attached;
-  FlightText named;  // the planned rows, where they have names
+  FlightText named;                     // the planned rows, where they have names
+  std::vector<kvcache::Index> parents;  // of a tree
   kvcache::Index planned = 0;
   std::vector<kvcache::PageId> table;
   kvcache::PageId copy_target = kvcache::zero_page;
@@ -111,11 +145,13 @@ struct FlightStep {
   std::uint32_t stream = 0;
   Stage stage = Stage::open;
   bool doomed = false;  // given up while an older one was in flight: it ends with that one
+  bool lost = false;    // its plan was never applied
   std::vector<FlightChunk> chunks;
   kvcache::Plan plan;
   std::set<std::size_t> to_write;  // slots of the plan
   std::vector<kvcache::Outcome> outcomes;
-  std::vector<FlightText> names;  // what the outcomes point to
+  std::vector<FlightText> names;                   // what the outcomes point to
+  std::vector<std::vector<kvcache::Index>> paths;  // likewise
 
   [[nodiscard]] FlightChunk const* find(kvcache::SequenceId id_) const
   {
@@ -147,6 +183,8 @@ struct FlightWorld {
   // The rows that a sequence has after a step that ran.
   std::map<std::pair<std::uint64_t, std::pair<std::uint32_t, std::uint32_t>>, FlightText> results;
   std::string said;
+  std::vector<kvcache::PinId> pins;
+  FlightMirror mirror;
 
   void say(std::string const& text) { said += text; }
 
@@ -205,6 +243,12 @@ struct FlightWorld {
     }
     return false;
   }
+  [[nodiscard]] bool has_run(kvcache::StepId id) const
+  {
+    return std::any_of(steps.begin(), steps.end(), [&](FlightStep const& t) {
+      return t.id == id && t.stage == FlightStep::Stage::ran;
+    });
+  }
   /// Somebody relies on what the slot holds (I3).
   [[nodiscard]] bool settled(std::size_t slot) const
   {
@@ -212,7 +256,16 @@ struct FlightWorld {
     kvcache::PageId const page{static_cast<std::uint32_t>(slot / p)};
     for (FlightSequence const& s : live) {
       auto const table = control.table(s.id);
-      std::size_t const rows = control.tokens(s.id).size();
+      auto const strays = control.strays(s.id);
+      for (auto const& [page_of_row, row] : strays) {
+        if (device.slot(page_of_row, row) == slot) {
+          return true;
+        }
+      }
+      std::size_t rows = control.tokens(s.id).size() - strays.size();
+      if (auto const [moved, by] = control.first_moved(s.id); moved >= 0 && !has_run(by)) {
+        rows = std::min(rows, static_cast<std::size_t>(moved));
+      }
       for (std::size_t i = 0; i < table.size(); ++i) {
         if (table[i] == page && i * p + slot % p < rows && !unwritten(page, slot % p)) {
           return true;
@@ -225,8 +278,8 @@ struct FlightWorld {
   void check()
   {
     if (kvcache::Report const report = control.check_invariants(); !report) {
-      throw Broken{std::string("check_invariants: ") + report.broken + " at " +
-                   std::to_string(report.where)};
+      breaks_off(std::string("check_invariants: ") + report.broken + " at " +
+                 std::to_string(report.where));
     }
     require(control.digest() == twin.digest(), "two instances fed the same calls differ");
     for (FlightSequence const& s : live) {
@@ -235,6 +288,10 @@ struct FlightWorld {
     for (std::uint32_t page = 1; page <= setting.pages; ++page) {
       check_cached(kvcache::PageId{page});
     }
+    mirror.follow(control.events());
+    FlightMirror stored;
+    control.for_each_stored([&](kvcache::Event const& event) { stored.apply(event); });
+    require(mirror.pages == stored.pages, "a follower of the events mirrors another tree");
     kvcache::Stats const stats = control.stats();
     require_equal(stats.free + stats.held + stats.cached, setting.pages, "I1: sum of pages");
   }
@@ -248,7 +305,13 @@ struct FlightWorld {
     }
     auto const table = control.table(s.id);
     auto const want = stamps(s, tokens_of(s));
-    for (std::size_t row = 0; row < want.size(); ++row) {
+    auto const strays = control.strays(s.id);
+    std::size_t const in_place = want.size() - strays.size();
+    for (std::size_t i = 0; i < strays.size(); ++i) {
+      require(device.at(device.slot(strays[i].first, strays[i].second)) == want[in_place + i],
+              "STAMP: a row of an accepted path is wrong before it is moved");
+    }
+    for (std::size_t row = 0; row < in_place; ++row) {
       kvcache::PageId const page = table[row / device.page_tokens()];
       require(unwritten(page, row) || device.at(device.slot(page, row)) == want[row],
               "STAMP: a committed row of a sequence is wrong");

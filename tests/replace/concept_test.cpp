@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvcache/replace/concept.hpp>
 #include <kvcache/replace/lru.hpp>
+#include <kvcache/replace/sieve.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -25,10 +26,12 @@ struct NoSplit : Lru {
 
 }  // namespace
 
-TEST_CASE("Replacement: the shipped policy plays the part", "[replace][concept]")
+TEST_CASE("Replacement: the shipped policies play the part", "[replace][concept]")
 {
   STATIC_REQUIRE(Replacement<Lru>);
+  STATIC_REQUIRE(Replacement<Sieve>);
   STATIC_REQUIRE(explain_replacement<Lru>());
+  STATIC_REQUIRE(explain_replacement<Sieve>());
 }
 
 TEST_CASE("Replacement: each kind of lack is named by one requirement", "[replace][concept]")

@@ -25,7 +25,7 @@ class Rows {
   {
   }
 
-  /// Applies the plan's tables and copies, as a pool does at submit.
+  /// Applies the plan's tables, moves and copies, as a pool does at submit.
   void apply(kvcache::Plan const& plan)
   {
     for (kvcache::TableDelta const& delta : plan.tables) {
@@ -34,6 +34,10 @@ class Rows {
       for (std::uint32_t i = 0; i < delta.count; ++i) {
         table[delta.first + i] = plan.ids[delta.ids_at + i];
       }
+    }
+    for (kvcache::RowMove const& move : plan.moves) {
+      rows_[move.target.value * page_tokens_ + static_cast<std::size_t>(move.target_row)] =
+        rows_[move.source.value * page_tokens_ + static_cast<std::size_t>(move.source_row)];
     }
     std::vector<std::uint64_t> const before = rows_;
     for (kvcache::PageCopy const& copy : plan.copies) {
@@ -55,7 +59,11 @@ class Rows {
       auto const& table = tables_[chunk.row.value];
       for (std::size_t k = 0; k < static_cast<std::size_t>(chunk.tokens); ++k) {
         std::size_t const at = first + k;
-        std::uint64_t const last = at == 0 ? 0 : rows_[slot(table, at - 1)];
+        std::size_t before = at;  // one more than the row that it follows
+        if (chunk.parents_at != kvcache::nil) {
+          before = first + static_cast<std::size_t>(plan.parents[chunk.parents_at + k] + 1);
+        }
+        std::uint64_t const last = before == 0 ? 0 : rows_[slot(table, before - 1)];
         rows_[slot(table, at)] = next(last, tokens[i][skipped + k]);
       }
     }

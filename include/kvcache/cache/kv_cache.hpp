@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/cache/check_calls.hpp>
 #include <kvcache/cache/explain.hpp>
 #include <kvcache/cache/options.hpp>
 #include <kvcache/cache/policies.hpp>
@@ -29,6 +30,7 @@
 ///
 /// The cache owns the bytes of K and V and who may share them; the model, its weights and its attention
 /// kernels stay the engine's.
+/// Debug builds recount all invariants after each call that is not const (`KVCACHE_CHECK_CALLS`, `core/config.hpp`).
 /// **Threads** one owner; const calls may run beside each other.
 
 namespace kvcache::inline v0_1 {
@@ -55,8 +57,9 @@ class KVCache {
   struct SequenceChunk {
     Sequence const& sequence;
     std::span<Token const> tokens;
-    Index count = 0;     ///< where `tokens` is empty: how many, named at commit
-    bool draft = false;  ///< may be accepted in part
+    Index count = 0;                   ///< where `tokens` is empty: how many, named at commit
+    bool draft = false;                ///< may be accepted in part
+    std::span<Index const> parents{};  ///< of a token tree, see `Chunk`
   };
 
   /// **Errors** the first field of geometry or options that cannot work, and what would be right; `no_memory`.
@@ -141,17 +144,23 @@ class KVCache {
   /// Cuts to the first `length` rows and returns the length kept. **Errors** see `Control::truncate`.
   [[nodiscard]] Result<Index> truncate(Sequence const& sequence, Index length)
   {
-    return state_->control.truncate(sequence.id_in(state_.get()), length);
+    auto kept = state_->control.truncate(sequence.id_in(state_.get()), length);
+    detail::check_call(state_->control);
+    return kept;
   }
   /// Preempted: pages and table row go back, identity and tokens stay. **Errors** see `Control::suspend`.
   Result<Done> suspend(Sequence const& sequence) noexcept
   {
-    return state_->control.suspend(sequence.id_in(state_.get()));
+    auto done = state_->control.suspend(sequence.id_in(state_.get()));
+    detail::check_call_or_abort(state_->control);
+    return done;
   }
   /// Attaches what is still cached of a suspended sequence. **Errors** see `Control::resume`.
   [[nodiscard]] Result<Hit> resume(Sequence const& sequence, StreamRef stream = {})
   {
-    return state_->control.resume(sequence.id_in(state_.get()), StreamId{stream.number});
+    auto hit = state_->control.resume(sequence.id_in(state_.get()), StreamId{stream.number});
+    detail::check_call(state_->control);
+    return hit;
   }
   /// Beams: sequence i goes on as a copy of what sequence `parents[i]` was, all at once.
   /// **Errors** see `Control::reorder`.
@@ -164,12 +173,18 @@ class KVCache {
     for (std::size_t i = 0; i < sequences.size(); ++i) {
       ids[i] = sequences[i].id_in(state_.get());
     }
-    return state_->control.reorder(ids, parents);
+    auto done = state_->control.reorder(ids, parents);
+    detail::check_call(state_->control);
+    return done;
   }
   /// The sequences that the last step that failed cut back; see `Control::cuts`.
   [[nodiscard]] std::span<Cut const> cuts() const noexcept { return state_->control.cuts(); }
   /// Nothing cached in the domain is found any more; open sequences keep their rows and publish no more.
-  void forget(Domain const& domain) noexcept { state_->control.forget(domain); }
+  void forget(Domain const& domain) noexcept
+  {
+    state_->control.forget(domain);
+    detail::check_call_or_abort(state_->control);
+  }
 
   // ---- steps
 
@@ -177,6 +192,7 @@ class KVCache {
   [[nodiscard]] Result<Step> begin(StreamRef stream = {})
   {
     auto const id = state_->control.begin(StreamId{stream.number});
+    detail::check_call(state_->control);
     if (!id) {
       return id.error();
     }
@@ -191,7 +207,8 @@ class KVCache {
       return Shortage{.why = step.error().why, .detail = step.error()};
     }
     for (SequenceChunk const& chunk : chunks) {
-      if (auto added = step->add(chunk.sequence, {chunk.tokens, chunk.count, chunk.draft});
+      if (auto added =
+            step->add(chunk.sequence, {chunk.tokens, chunk.count, chunk.draft, chunk.parents});
           !added) {
         return added.error();
       }
@@ -231,7 +248,9 @@ class KVCache {
 
   static void close(void* state, SequenceId id) noexcept
   {
-    static_cast<State*>(state)->control.close(id);
+    auto& control = static_cast<State*>(state)->control;
+    control.close(id);
+    detail::check_call_or_abort(control);
   }
   static SequenceInfo info(void const* state, SequenceId id) noexcept
   {
@@ -240,6 +259,7 @@ class KVCache {
   }
   [[nodiscard]] Result<Sequence> handle(Result<SequenceId> const& id)
   {
+    detail::check_call(state_->control);
     if (!id) {
       return id.error();
     }

@@ -36,15 +36,15 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   using Base::twins;
 
   /// What the chunk needs and finds. **Post** `twins` are the pages that it attaches to.
-  [[nodiscard]] ChunkState draft(StepState const& t,
-                                 SequenceId id,
-                                 SequenceState const& s,
-                                 Chunk const& chunk)
+  /// **Pre** `c` is new.
+  void draft(
+    StepState const& t, SequenceId id, SequenceState const& s, Chunk const& chunk, ChunkState& c)
   {
-    ChunkState c{};
     c.sequence = id;
     c.named = !chunk.tokens.empty();
-    c.draft = chunk.draft;
+    c.draft = chunk.draft || !chunk.parents.empty();
+    c.tree = !chunk.parents.empty();
+    c.parents_at = t.parents.size();
     c.first_token = t.tokens.size();
     c.pages_before = static_cast<PageCount>(s.table.size());
     c.reclaimed = t.reclaimed.size();
@@ -58,10 +58,11 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     c.first_index = this->planned_end(s) + attached;
     c.tokens = (c.named ? static_cast<Index>(chunk.tokens.size()) : chunk.count) - attached;
     if (c.tokens > 0) {
-      c.taken = pages_of(c.end()) - c.pages_before - static_cast<PageCount>(twins.size());
+      PageCount const has = c.pages_before + static_cast<PageCount>(twins.size());
+      PageCount const needs = pages_of(c.end());
+      c.taken = needs > has ? needs - has : 0;  // pages of strays may serve
       find_copy(t, s, c);
     }
-    return c;
   }
 
   /// Memory for the chunk, so that the moves after it cannot fail. **Errors** `std::bad_alloc`.
@@ -72,6 +73,10 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     reserve_to(t.orphans, t.orphan_room);
     reserve_to(t.tokens, t.tokens.size() + rows);
     reserve_to(t.chunks, t.chunks.size() + 1);
+    if (c.tree) {
+      reserve_to(t.parents, t.parents.size() + rows);
+      s.strays.reserve(rows);
+    }
     reserve_to(t.pending, t.pending.size() + pages_of(c.tokens) + 1);
     reserve_to(s.table, s.table.size() + twins.size() + c.taken + 1);
     reserve_to(s.tokens, static_cast<std::size_t>(c.end()));
@@ -192,16 +197,24 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   {
     if (c.copies()) {
       this->replace(c.copy_target, c.replaced, c.copy_at);
+      for (StepState& step : this->steps) {  // nor does a chunk that is undone go back to the copy
+        for (ChunkState& other : step.chunks) {
+          other.replaced =
+            other.copies() && other.replaced == c.copy_target ? c.replaced : other.replaced;
+        }
+      }
       book.release(c.copy_source);
       c.copy_source = zero_page;
     }
   }
 
  private:
-  /// The chunk is accepted whole, as is everything of its sequence in flight, and its tokens are known.
+  /// The chunk is accepted whole, as is everything of its sequence in flight, and its tokens are known. Where it moves rows
+  /// it is not: if its sequence leaves before the plan is made, nobody moves them.
   [[nodiscard]] bool exact(SequenceState const& s, ChunkState const& c) const noexcept
   {
-    bool all = c.named && !c.draft && s.domain_generation == book.tree().generation(s.domain);
+    bool all = c.named && !c.draft && s.strays.empty() &&
+               s.domain_generation == book.tree().generation(s.domain);
     for (Flight const& flight : s.in_flight()) {
       all = all && this->chunk_of(flight).named && !this->chunk_of(flight).draft;
     }
@@ -299,6 +312,9 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
 
   [[nodiscard]] bool take(StepState& t, SequenceState& s, ChunkState& c) noexcept
   {
+    if (c.taken == 0) {
+      return true;
+    }
     if (c.taken > book.room(t.stream)) {
       return false;
     }
@@ -363,7 +379,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   {
     s.num_flights -= 1;
     s.bound_until = c.bound_before;
-    while (s.table.size() > pages_of(this->planned_end(s))) {
+    while (s.table.size() > this->pages_kept(s)) {
       book.release(s.table.back());
       s.table.pop_back();
     }

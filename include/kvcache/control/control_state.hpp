@@ -3,6 +3,7 @@
 
 #include <kvcache/control/options.hpp>
 #include <kvcache/control/page_book.hpp>
+#include <kvcache/control/pins.hpp>
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/stats.hpp>
@@ -46,7 +47,7 @@ struct ControlState {
                typename Prefix::Options prefix,
                typename Replacement::Options replacement)
       : options(o),
-        book(o.page_tokens, o.pages, prefix, replacement),
+        book(o.page_tokens, o.pages, prefix, replacement, o.event_capacity),
         sequences(o.max_sequences),
         steps(std::size_t{max_streams} * steps_per_stream)
   {
@@ -72,6 +73,7 @@ struct ControlState {
   std::uint64_t next_step = 1;
   std::vector<Cut>
     cuts;  // sequences that a failed step cut back, until the next call that fails one
+  std::vector<PinState> pins;
   std::vector<PageId> twins;  // of `publish` and `add`, kept to allocate nothing
   std::vector<Token> text;    // of `add`, likewise
 
@@ -133,6 +135,24 @@ struct ControlState {
   [[nodiscard]] Index planned_end(SequenceState const& s) const noexcept
   {
     return s.num_flights == 0 ? s.length() : chunk_of(s.flights[s.num_flights - 1]).end();
+  }
+  /// Pages that the table of the sequence has: those of its rows, and those that strays lie in.
+  [[nodiscard]] PageCount pages_kept(SequenceState const& s) const noexcept
+  {
+    Index end = planned_end(s);
+    Index const last = s.strays.empty() ? 0 : s.strays.back() + 1;
+    end = last > end ? last : end;
+    for (Flight const& flight :
+         s.in_flight()) {  // a plan that moves them may not have been applied
+      Index const moved = chunk_of(flight).moved_until;
+      end = moved > end ? moved : end;
+    }
+    return pages_of(end);
+  }
+  /// A chunk of the sequence in flight is a tree.
+  [[nodiscard]] bool has_tree(SequenceState const& s) const noexcept
+  {
+    return s.num_flights > 0 && chunk_of(s.flights[s.num_flights - 1]).tree;
   }
   /// `stream`'s steps may attach to the span: it is committed, or pending in a step that they run after.
   [[nodiscard]] bool visible(PendingTag const& tag,

@@ -3,10 +3,12 @@
 
 #include <kvcache/control/control_state.hpp>
 #include <kvcache/control/plan.hpp>
+#include <kvcache/control/tree.hpp>
 #include <kvcache/core/ids.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 /// \file From the chunks of a step to the plan that the pools apply.
 
@@ -19,6 +21,7 @@ template <class State>
 void make_plan(State const& state, StepState& t)
 {
   Plan& plan = t.plan;
+  plan.clear();
   plan.step = t.id;
   plan.stream = t.stream;
   plan.slot = static_cast<std::uint32_t>(&t - state.steps.data());
@@ -35,18 +38,31 @@ void make_plan(State const& state, StepState& t)
         c.copy_rows > 0) {  // an orphan's too: its sequence, or a fork, may have kept the copy
       plan.copies.push_back({c.copy_source, c.copy_target, c.copy_rows});
     }
-    if (c.dead || (c.orphan && c.orphan_table.empty())) {
+    if (c.dead || c.unwanted || (c.orphan && c.orphan_table.empty())) {
       continue;
     }
     SequenceState const& s = state.sequences[c.sequence.slot];
+    std::uint32_t parents_at = nil;
+    if (!c.orphan) {
+      plan_moves(s, c, state.options.page_tokens, plan);
+    }
+    if (c.tree) {
+      std::span<Index const> const parents = t.parents_of(c);
+      parents_at = static_cast<std::uint32_t>(plan.parents.size());
+      plan.parents.insert(plan.parents.end(), parents.begin(), parents.end());
+    }
     if (c.orphan) {
       write_row(c.orphan_row, c.orphan_table, 0);
     } else {
       write_row(s.row, s.table, c.copies() ? smaller(s.synced, c.copy_at) : s.synced);
     }
     if (c.tokens > 0) {
-      plan.chunks.push_back(
-        {c.sequence, c.orphan ? c.orphan_row : s.row, c.first_index, c.tokens, c.slack});
+      plan.chunks.push_back({c.sequence,
+                             c.orphan ? c.orphan_row : s.row,
+                             c.first_index,
+                             c.tokens,
+                             c.slack,
+                             parents_at});
     }
   }
 }
@@ -65,6 +81,12 @@ void mark_planned(State& state, StepState& t) noexcept
     }
     SequenceState& s = state.sequences[c.sequence.slot];
     s.synced = static_cast<PageCount>(s.table.size());
+    if (!s.strays.empty()) {
+      c.first_moved = s.in_place();
+      c.moved_until = s.strays.back() + 1;
+      state.stats.moved_rows += s.strays.size();
+      s.strays.clear();
+    }
     state.stats.planned_rows += static_cast<std::uint64_t>(c.tokens);
     state.stats.attached_rows += static_cast<std::uint64_t>(c.attached);
   }

@@ -47,7 +47,7 @@ struct RowMove {
 /// A sequence's tokens in the step: rows `first_index .. first_index + tokens - 1` are written. Where drafts of
 /// an earlier step are still open, the rows begin up to `slack` earlier, at the length the device holds.
 /// The tokens of a tree name their parents, `Plan::parents[parents_at + i]` that of token i: a token before it in the
-/// chunk, or -1 for what follows the sequence's rows. A tree has no slack.
+/// chunk, or -1 for what follows the sequence's rows.
 struct PlannedChunk {
   SequenceId sequence;
   RowId row;

@@ -13,17 +13,19 @@ namespace kvcache::inline v0_1 {
 
 /// A request's tokens, and with whom it may share.
 struct Prompt {
-  std::span<Token const> tokens;
+  std::span<Token const> tokens{};
   Domain const* domain = nullptr;  ///< null: the empty domain
   Index fresh_tail = 1;  ///< tokens at the end that are always left to compute; at least 1
   StreamId stream{};     ///< whose steps will compute the rest: their pending pages are found too
+  Index max_tokens = 0;  ///< prompt and answer together, at most; 0: nobody knows
+  Index promised = 0;    ///< rows that a `probe` found, for the figures of what came of it
 };
 
 /// The tokens that a sequence computes in one step: named now, or a number of them that are named at commit.
 /// A draft may be accepted in part; everything else is accepted whole, so other sequences may rely on it.
 /// With `parents` the tokens are a tree of drafts, of which one path may be accepted.
 struct Chunk {
-  std::span<Token const> tokens;
+  std::span<Token const> tokens{};
   Index count = 0;  ///< where `tokens` is empty: how many
   bool draft = false;
   /// Of each token: the place in `tokens` of the one it follows, which stands before it, or -1 for the sequence's last.
@@ -32,10 +34,23 @@ struct Chunk {
 
 /// How a chunk of a step ended.
 struct Outcome {
-  Index accepted = 0;             ///< its first so many tokens are real
-  std::span<Token const> tokens;  ///< their names, where the chunk gave only a count
+  Index accepted = 0;               ///< its first so many tokens are real
+  std::span<Token const> tokens{};  ///< their names, where the chunk gave only a count
   /// Of a tree: the places in the chunk of the accepted tokens, each a child of the one before it; `accepted` of them.
   std::span<Index const> path{};
+};
+
+/// Whether there is room for a request, now and when it has grown.
+struct Admission {
+  PageCount prompt = 0;     ///< pages that its tokens take of what is available
+  PageCount full = 0;       ///< the same once it has grown to `max_tokens`
+  PageCount available = 0;  ///< pages that are free or evictable now
+  PageCount growth =
+    0;  ///< pages that the sequences which run may yet take, up to their `max_tokens`
+  bool fits =
+    false;  ///< `full` and the watermark fit what is available, or `full` does and nothing runs
+  bool fits_beside_growth =
+    false;  ///< even if all that run grow to their end: nobody will be preempted
 };
 
 /// What a prefix hit gives.

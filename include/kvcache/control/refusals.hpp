@@ -2,8 +2,10 @@
 #pragma once
 
 #include <kvcache/control/options.hpp>
+#include <kvcache/control/pins.hpp>
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/step_state.hpp>
+#include <kvcache/control/tree.hpp>
 #include <kvcache/core/error.hpp>
 #include <kvcache/core/ids.hpp>
 
@@ -45,6 +47,19 @@ namespace kvcache::inline v0_1::detail {
   if (prompt.fresh_tail < 1) {
     return {Why::bad_config, "fresh_tail", prompt.fresh_tail, "must be at least", 1};
   }
+  if (prompt.promised < 0) {
+    return {Why::bad_config, "promised", prompt.promised, "must be at least", 0};
+  }
+  if (prompt.max_tokens != 0 && prompt.max_tokens < static_cast<Index>(prompt.tokens.size())) {
+    return {Why::bad_config,
+            "max_tokens",
+            prompt.max_tokens,
+            "must be 0 (unknown), or at least the tokens of the prompt,",
+            static_cast<std::int64_t>(prompt.tokens.size())};
+  }
+  if (prompt.max_tokens > options.max_sequence_tokens) {
+    return too_large("max_tokens", static_cast<std::size_t>(prompt.max_tokens), options);
+  }
   if (prompt.tokens.size() > static_cast<std::size_t>(options.max_sequence_tokens)) {
     return too_large("prompt.tokens", prompt.tokens.size(), options);
   }
@@ -81,16 +96,20 @@ namespace kvcache::inline v0_1::detail {
       static_cast<std::size_t>(options.max_sequence_tokens)) {
     return too_large("tokens of the sequence", static_cast<std::size_t>(end) + tokens, options);
   }
+  if (Error const error = chunk.parents.empty() ? Error{} : check_parents(chunk);
+      error.why != Why::ok) {
+    return error;
+  }
   return check(chunk.tokens, options.vocabulary);
 }
 
 /// The outcomes of a step's planned chunks.
 [[nodiscard]] inline Error check(std::span<Outcome const> outcomes,
-                                 std::vector<ChunkState> const& chunks,
+                                 StepState const& step,
                                  ControlOptions const& options) noexcept
 {
   std::size_t planned = 0;
-  for (ChunkState const& c : chunks) {
+  for (ChunkState const& c : step.chunks) {
     if (!c.planned) {
       continue;
     }
@@ -101,6 +120,9 @@ namespace kvcache::inline v0_1::detail {
                 "outcomes",
                 0,
                 "must name the tokens of chunks that were planned by count"};
+      }
+      if (c.tree && c.counts()) {
+        return {Why::bad_config, "outcomes", 0, "must name the accepted path of a token tree"};
       }
       continue;
     }
@@ -114,6 +136,11 @@ namespace kvcache::inline v0_1::detail {
               outcome.accepted,
               "must be 0 to the tokens of its chunk,",
               c.tokens};
+    }
+    if (c.tree && c.counts()) {
+      if (Error const error = check_path(outcome, step.parents_of(c)); error.why != Why::ok) {
+        return error;
+      }
     }
     if (!c.draft && c.counts() && outcome.accepted != c.tokens) {
       return {Why::bad_config,
@@ -194,6 +221,36 @@ namespace kvcache::inline v0_1::detail {
           "is not over; commit, fail or drop it first"};
 }
 
+[[nodiscard]] inline Error stale(PinId id) noexcept
+{
+  return {Why::stale_pin, "pin", id.slot, "was let go, or never made here"};
+}
+[[nodiscard]] inline Error nothing_to_pin(std::size_t tokens) noexcept
+{
+  return {Why::bad_config,
+          "prefix.tokens",
+          static_cast<std::int64_t>(tokens),
+          "must begin with a whole page that is cached; compute the prefix first"};
+}
+[[nodiscard]] inline Error not_suspended(SequenceId id) noexcept
+{
+  return {Why::bad_config, "sequence", id.slot, "is not suspended"};
+}
+[[nodiscard]] inline Error behind_tree(SequenceId id) noexcept
+{
+  return {
+    Why::busy,
+    "sequence",
+    id.slot,
+    "has a token tree in flight: what comes next depends on its path; commit that step first"};
+}
+[[nodiscard]] inline Error has_strays(SequenceId id) noexcept
+{
+  return {Why::busy,
+          "sequence",
+          id.slot,
+          "has an accepted tree path whose rows the plan of its next chunk moves; add that first"};
+}
 [[nodiscard]] inline Error is_suspended(SequenceId id) noexcept
 {
   return {Why::suspended, "sequence", id.slot, "gave its pages back; resume it first"};

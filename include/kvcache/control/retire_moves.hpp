@@ -46,7 +46,7 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
         c.copy_source = zero_page;
       }
       for (PageCount i = 0; i < c.pending; ++i) {
-        book.settle(t.pending[c.pending_at + i]);
+        book.settle(t.pending[c.pending_at + i], c.pending_index + i);
       }
       if (c.counts()) {
         accept(t, c, outcome);
@@ -126,11 +126,10 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     retire(t);
   }
 
-  /// Before the plan is made: what an orphan would have written is pending for nobody, unless others attached.
-  void settle_orphans(StepState& t) noexcept
+  /// Before the plan is made: an orphan is computed only where others attached to what it writes.
+  void find_unwanted(StepState& t) const noexcept
   {
-    for (std::size_t k = t.chunks.size(); k-- > 0;) {
-      ChunkState& c = t.chunks[k];
+    for (ChunkState& c : t.chunks) {
       bool wanted = false;
       for (PageCount i = 0; i < c.pending; ++i) {
         PageId const page = t.pending[c.pending_at + i];
@@ -138,7 +137,15 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
           2U + (book.tree().contains(page) ? 1U : 0U);  // step, orphans, tree
         wanted = wanted || book.allocator().count(page) > ours;
       }
-      if (c.orphan && !c.dead && !wanted) {
+      c.unwanted = c.orphan && !c.dead && !wanted;
+    }
+  }
+  /// When the plan is certain: what the others would have written is pending for nobody.
+  void settle_orphans(StepState& t) noexcept
+  {
+    for (std::size_t k = t.chunks.size(); k-- > 0;) {
+      ChunkState& c = t.chunks[k];
+      if (c.unwanted) {
         this->retract(t, c);
         c.orphan_table.clear();
       }
@@ -183,7 +190,12 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
   {
     SequenceState& s = this->sequences[c.sequence.slot];
     auto const first = t.tokens.begin() + static_cast<std::ptrdiff_t>(c.first_token);
-    if (c.named) {
+    if (c.tree) {
+      for (Index const place : outcome.path) {
+        s.tokens.push_back(first[place]);  // within the reserve of the add
+      }
+      find_strays(s, outcome.path, c.first_index);
+    } else if (c.named) {
       s.tokens.insert(s.tokens.end(), first, first + c.attached + outcome.accepted);
     } else {
       s.tokens.insert(s.tokens.end(), outcome.tokens.begin(), outcome.tokens.end());
@@ -198,7 +210,7 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
       next.slack = slack;
       slack += next.draft ? next.tokens : 0;
     }
-    this->shrink(s, pages_of(this->planned_end(s)));
+    this->shrink(s, this->pages_kept(s));
     this->stats.committed_rows += static_cast<std::uint64_t>(outcome.accepted);
   }
 
@@ -271,16 +283,20 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     while (alive < s.num_flights && !this->chunk_of(s.flights[alive]).dead) {
       ++alive;
     }
-    Index const rows = first_dead_row(s);
-    Index const length = rows < s.length() ? rows : s.length();
+    Index length = first_dead_row(s);
+    length = length < s.length() ? length : s.length();
+    for (std::uint8_t i = alive; i < s.num_flights; ++i) {  // perhaps its moves were not made
+      Index const moved = this->chunk_of(s.flights[i]).first_moved;
+      length = moved >= 0 && moved < length ? moved : length;
+    }
     if (alive == s.num_flights && length == s.length()) {
       return;
     }
     alive = length < s.length() ? 0 : alive;
-    Index const end = alive == 0 ? length : this->chunk_of(s.flights[alive - 1]).end();
     s.num_flights = alive;
-    this->shrink(s, pages_of(end));
+    cut_strays(s, length);
     s.tokens.resize(static_cast<std::size_t>(length));
+    this->shrink(s, this->pages_kept(s));
     s.indexed = smaller(s.indexed, static_cast<PageCount>(length / options.page_tokens));
     auto const slot = static_cast<std::uint32_t>(&s - this->sequences.data());
     this->cuts.push_back({{slot, s.generation}, length});  // within its reserve: one a sequence

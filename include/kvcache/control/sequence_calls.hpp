@@ -63,13 +63,15 @@ class SequenceCalls {
     detail::SequenceState& s = state_.sequences[state_.free_slots.back()];
     Match match{};
     if (!detail::memory_sufficed_for([&] {
-          s.domain = state_.book.intern(domain_of(prompt));
-          match = tree().match(s.domain, prompt.tokens, matchable(prompt));
+          std::optional<DomainId> const known = tree().find(domain_of(prompt));
+          match = tree().match(known.value_or(DomainId{nil}), prompt.tokens, matchable(prompt));
           state_.settle_match(match, prompt.stream);
           state_.attach(s, prompt.tokens.size(), match);
           auto const rows = static_cast<std::size_t>(match.rows(options().page_tokens));
           s.tokens.assign(prompt.tokens.begin(),
                           prompt.tokens.begin() + static_cast<std::ptrdiff_t>(rows));
+          // Last: a name that was given cannot be taken back.
+          s.domain = known ? *known : state_.book.intern(domain_of(prompt));
         })) {
       s.table.clear();
       s.tokens.clear();
@@ -80,6 +82,10 @@ class SequenceCalls {
     state_.hold(s, static_cast<PageCount>(match.full_pages), prompt.stream);
     state_.stats.prompt_tokens += prompt.tokens.size();
     state_.stats.hit_tokens += static_cast<std::uint64_t>(s.length());
+    state_.stats.promised_tokens += static_cast<std::uint64_t>(prompt.promised);
+    state_.stats.promised_hits +=
+      static_cast<std::uint64_t>(prompt.promised < s.length() ? prompt.promised : s.length());
+    s.max_tokens = prompt.max_tokens;
     state_.stats.misses[static_cast<std::size_t>(match.miss)] += 1;
     return state_.enter(s, match.miss);
   }
@@ -96,7 +102,7 @@ class SequenceCalls {
     if (!has_room()) {
       return detail::no_rows(options());
     }
-    Index const length = state_.settled(*from, from->length());
+    Index const length = state_.settled(*from, from->in_place());
     detail::SequenceState& s = state_.sequences[state_.free_slots.back()];
     if (!detail::memory_sufficed_for([&] {
           s.table.assign(from->table.begin(), from->table.begin() + state_.pages_of(length));
@@ -113,6 +119,7 @@ class SequenceCalls {
     s.domain = from->domain;
     s.domain_generation = from->domain_generation;
     s.attach_limit = from->attach_limit;
+    s.max_tokens = from->max_tokens;
     s.stream = from->stream;
     s.bound_until = from->bound_until;
     auto const whole = static_cast<PageCount>(length / options().page_tokens);
@@ -166,6 +173,8 @@ class SequenceCalls {
     }
     state_.vacate(*s);
     s->suspended = true;
+    s->suspensions += 1;
+    state_.stats.suspensions += 1;
     return Done{};
   }
   /// Attaches what is still cached of a suspended sequence; the rest of its tokens is to be added again.
@@ -178,7 +187,7 @@ class SequenceCalls {
       return detail::stale(id);
     }
     if (!s->suspended) {
-      return Error{Why::bad_config, "sequence", id.slot, "is not suspended"};
+      return detail::not_suspended(id);
     }
     if (state_.free_rows.empty()) {
       return detail::no_rows(options());
@@ -195,6 +204,8 @@ class SequenceCalls {
     s->attach_limit = rows;
     s->cached = s->length();
     s->miss = match.miss;
+    s->lost += rows - s->length();
+    state_.stats.lost_tokens += static_cast<std::uint64_t>(rows - s->length());
     state_.hold(*s, static_cast<PageCount>(match.full_pages), stream);
     return Hit{.rows = s->length(),
                .shared_rows = match.full_pages * options().page_tokens,
@@ -217,6 +228,9 @@ class SequenceCalls {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       if (idle(ids[i]) == nullptr) {
         return unusable(ids[i]);
+      }
+      if (!idle(ids[i])->strays.empty()) {
+        return detail::has_strays(ids[i]);
       }
       if (parents[i] < 0 || static_cast<std::size_t>(parents[i]) >= ids.size()) {
         return Error{Why::bad_config,
@@ -252,7 +266,9 @@ class SequenceCalls {
                         .pages = static_cast<PageCount>(s->table.size()),
                         .row = s->row,
                         .suspended = s->suspended,
-                        .miss = s->miss};
+                        .miss = s->miss,
+                        .suspensions = s->suspensions,
+                        .lost = s->lost};
   }
   /// The sequence's pages in order, empty for a stale one; valid until the next call that changes control.
   [[nodiscard]] std::span<PageId const> table(SequenceId id) const noexcept

@@ -21,6 +21,8 @@ struct SequenceInfo {
   RowId row{};  ///< of the page table
   bool suspended = false;
   Miss miss = Miss::none;
+  std::uint32_t suspensions = 0;  ///< how often it was preempted
+  Index lost = 0;                 ///< rows that were gone when it came back, over all times
 };
 
 /// A sequence that a failed step cut back: what lies beyond `length` must be computed again.
@@ -58,13 +60,23 @@ struct SequenceState {
   Index cached = 0;
   Index attach_limit = 0;  // rows beyond this are always computed
   Miss miss = Miss::none;
+  Index max_tokens = 0;  // that it may grow to; 0: nobody knows
+  std::uint32_t suspensions = 0;
+  Index lost = 0;             // rows that were gone when it came back
   PageCount indexed = 0;      // leading pages that are in the tree, as whole pages of this sequence
   PageCount synced = 0;       // leading table entries that the pools hold
   std::vector<Token> tokens;  // committed or attached: their number is the length
   std::vector<PageId> table;
+  std::vector<Index>
+    strays;  // of the last rows: the rows where their bytes lie until a plan moves them
 
   [[nodiscard]] bool live() const noexcept { return generation % 2 != 0; }
   [[nodiscard]] Index length() const noexcept { return static_cast<Index>(tokens.size()); }
+  /// Leading rows whose bytes are where they belong.
+  [[nodiscard]] Index in_place() const noexcept
+  {
+    return length() - static_cast<Index>(strays.size());
+  }
   [[nodiscard]] std::span<Flight const> in_flight() const noexcept
   {
     return {flights, num_flights};

@@ -27,9 +27,14 @@ struct ChunkState {
   bool named = false;        // the tokens are known
   bool draft = false;        // may be accepted in part
   bool unpublished = false;  // the part page left the index to be written in place
-  bool orphan = false;   // its sequence was closed, cut or suspended: the result counts for nobody
-  bool dead = false;     // an earlier step that it depends on failed
-  bool planned = false;  // it is in the plan
+  bool orphan = false;    // its sequence was closed, cut or suspended: the result counts for nobody
+  bool dead = false;      // an earlier step that it depends on failed
+  bool unwanted = false;  // an orphan that need not be computed
+  bool planned = false;   // it is in the plan
+  bool tree = false;      // its tokens have parents, in the step's list from `parents_at` on
+  std::size_t parents_at = 0;
+  Index first_moved = -1;  // the first row of its sequence that its plan moves, once submitted ...
+  Index moved_until = 0;   // ... from rows before this one
   PageCount pages_before = 0;  // of the table, before the chunk
   PageCount taken = 0;         // pages from the pool: the new ones, and a copy's target last
   PageCount from_waiting = 0;  // of these, the last so many came from the stream's waiting pages
@@ -65,7 +70,8 @@ struct StepState {
   bool doomed = false;  // it fails as soon as the steps before it have retired
   std::vector<ChunkState> chunks;
   std::size_t planned_tokens = 0;
-  std::vector<Token> tokens;  // of all named chunks, in the order of `add`
+  std::vector<Token> tokens;   // of all named chunks, in the order of `add`
+  std::vector<Index> parents;  // of all trees
   std::vector<PageId>
     pending;  // pages in the index that only this stream may use yet; the step holds them
   std::vector<PageId>
@@ -75,6 +81,12 @@ struct StepState {
   Reclaimed reclaimed;
   Plan plan;
 
+  /// The parents of a chunk's tokens.
+  [[nodiscard]] std::span<Index const> parents_of(ChunkState const& c) const noexcept
+  {
+    return std::span(parents).subspan(c.parents_at,
+                                      c.tree ? static_cast<std::size_t>(c.tokens) : 0);
+  }
   /// The `index`-th page of a table is one that chunk `c` of this step will write.
   [[nodiscard]] bool will_write(ChunkState const& c, PageId page, std::size_t index) const noexcept
   {
@@ -89,6 +101,7 @@ struct StepState {
     chunks.clear();
     planned_tokens = 0;
     tokens.clear();
+    parents.clear();
     pending.clear();
     orphans.clear();
     orphan_room = 0;

@@ -4,6 +4,7 @@
 #include <kvcache/control/control_state.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/step_state.hpp>
+#include <kvcache/control/tree.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/prefix/match.hpp>
 
@@ -106,6 +107,21 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     }
   }
 
+  /// Pages of the match that nobody uses: taking them makes fewer pages evictable. **Cost** O(spans).
+  [[nodiscard]] PageCount idle_pages(Match const& match) const noexcept
+  {
+    SpanId span = match.span;
+    PageCount pages = match.span_pages;
+    PageCount idle = 0;
+    while (span.value != nil) {
+      bool const unused = book.allocator().count(book.tree().last_page(span)) == 1;
+      idle += unused ? pages : 0;
+      span = book.tree().parent(span);
+      pages = span.value != nil ? book.tree().size(span) : 0;
+    }
+    return idle;
+  }
+
   /// Fills the table of a sequence of `tokens` tokens from a match; the counts are the caller's.
   /// **Errors** `std::bad_alloc`; the table may be filled in part.
   void attach(SequenceState& s, std::size_t tokens, Match const& match)
@@ -158,6 +174,8 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     }
     s.cached = s.length();
     s.miss = miss;
+    s.suspensions = 0;
+    s.lost = 0;
     return {slot, s.generation};
   }
   /// Pages and row go back; tokens and slot stay.
@@ -170,6 +188,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
       free_rows.push_back(s.row);
     }
     shrink(s, 0);
+    s.strays.clear();
     s.indexed = 0;
     s.bound_until = {};
   }
@@ -184,9 +203,15 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     free_slots.push_back(slot);  // within its reserve: a slot is listed once
   }
 
-  /// The longest length up to `length` that may be kept: part of a page is kept only over rows that are written.
+  /// The longest length up to `length` that may be kept: part of a page is kept only over rows that are written, and
+  /// rows that a step in flight moves are not kept.
   [[nodiscard]] Index settled(SequenceState const& s, Index length) const noexcept
   {
+    for (Flight const& flight : s.in_flight()) {
+      Index const moved =
+        flight.step->stage == Stage::open ? s.in_place() : chunk_of(flight).first_moved;
+      length = moved >= 0 && moved < length ? moved : length;
+    }
     if (length % options.page_tokens == 0) {
       return length;
     }
@@ -208,8 +233,9 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
       book.end_span_at(s.table[keep - 1], static_cast<Index>(keep - 1));
     }
     leave_flights(s);
-    shrink(s, keep);
+    cut_strays(s, length);
     s.tokens.resize(static_cast<std::size_t>(length));
+    shrink(s, this->pages_kept(s));
     s.indexed = smaller(s.indexed, static_cast<PageCount>(length / options.page_tokens));
   }
 
@@ -260,9 +286,9 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
   /// by the indexed one in every table, and its own goes back. **Errors** `std::bad_alloc`; what was done stays.
   void publish(SequenceState& s)
   {
-    auto whole = static_cast<PageCount>(s.length() / options.page_tokens);
+    auto whole = static_cast<PageCount>(s.in_place() / options.page_tokens);
     auto const p = static_cast<std::size_t>(options.page_tokens);
-    if (s.domain_generation != book.tree().generation(s.domain)) {
+    if (s.indexed >= whole || s.domain_generation != book.tree().generation(s.domain)) {
       return;
     }
     for (Flight const& flight : s.in_flight()) {

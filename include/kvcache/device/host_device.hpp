@@ -59,15 +59,16 @@ class HostDevice final : public Device {
   }
   void count_up(LaunchCell cell, StreamRef) noexcept override
   {
-    each<IndexRun>(*cell, lists(*cell).runs, [](IndexRun const& run) {
-      std::int32_t const least = run.first - run.slack;
-      std::int32_t const length = *run.length;
-      std::int32_t const start = length < least ? least : length > run.first ? run.first : length;
-      for (std::int32_t k = 0; k < run.count; ++k) {
-        run.target[k] = start + k;
-      }
-      *run.length = start + run.count;
-    });
+    each<IndexRun>(
+      *cell, lists(*cell).runs, [](IndexRun const run) {  // a copy: stores may not change it
+        std::int32_t const least = run.first - run.slack;
+        std::int32_t const length = *run.length;
+        std::int32_t const start = length < least ? least : length > run.first ? run.first : length;
+        for (std::int32_t k = 0; k < run.count; ++k) {
+          run.target[k] = start + k;
+        }
+        *run.length = start + run.count;
+      });
   }
 
  private:

@@ -172,18 +172,17 @@ inline void write_block(Plan const& plan,
   std::size_t token = 0;
   for (std::size_t c = 0; c < plan.chunks.size(); ++c) {
     PlannedChunk const& chunk = plan.chunks[c];
+    std::uint32_t const row = chunk.row.value;
+    std::size_t const end = token + static_cast<std::size_t>(chunk.tokens);
     counts[2 + c] = static_cast<Index>(token);
     // All of it is accepted, until a kernel says otherwise: its end is the length.
-    runs[c] = {to.lengths + chunk.row.value,
-               to.slot.indices + token,
-               chunk.first_index,
-               chunk.slack,
-               chunk.tokens};
+    runs[c] = {
+      to.lengths + row, to.slot.indices + token, chunk.first_index, chunk.slack, chunk.tokens};
     if (chunk.parents_at != nil) {
       write_masks(masks + token, plan.parents.data() + chunk.parents_at, chunk.tokens);
     }
-    for (Index i = 0; i < chunk.tokens; ++i, ++token) {
-      rows[token] = chunk.row.value;
+    for (; token < end; ++token) {
+      rows[token] = row;
     }
   }
   counts[2 + plan.chunks.size()] = static_cast<Index>(token);

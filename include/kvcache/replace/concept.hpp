@@ -12,21 +12,24 @@
 /// \file What control asks of a replacement policy: which cached, unused span leaves next.
 ///
 /// The policy sees tree spans, never pages, tokens or holders. A span is a *candidate* from `on_idle` to
-/// `on_busy`. Axioms, beyond the syntax below:
+/// `on_busy`, which may come and go many times until `on_remove`: after that its id may name another span.
+/// `on_hit` tells that one more user joins a span in use. Axioms, beyond the syntax below:
 /// 1. `victim` names a candidate, or nothing exactly when `size() == 0`; asking twice without a call in
 ///    between names the same span, which stays a candidate until `on_busy`.
 /// 2. The spans of one release arrive deepest first. A policy that names spans in order of arrival
 ///    therefore names children before their parents; any other order must see to that itself by never
-///    naming a span before a candidate that is its descendant.
-/// 3. `restore(s, facts)` after `victim() == s` and `on_busy(s)` makes `s` the next victim again.
-/// 4. `on_split(head, tail)`: `tail` keeps its id and its standing; if it is a candidate, so becomes
-///    `head`, with a standing just better than its tail's.
+///    naming a span before a candidate that is its descendant; `facts.parent` tells what hangs where.
+/// 3. `restore(s, facts)` after `victim() == s` and `on_busy(s)` makes `s` the next victim again, under
+///    a new id where `on_remove(s)` came in between; victims that are put back in reverse, with no other call
+///    in between, leave everything in its old order.
+/// 4. `on_split(head, tail)`: `tail` keeps its id, its children and its standing, and hangs below `head`; if
+///    it is a candidate, so becomes `head`, which leaves after it.
 /// 5. After `reserve(n)` said true, no call with span ids below `n` allocates or fails, and the arrays
 ///    never shrink. When it said false, nothing changed.
 /// 6. `for_each_oldest_first` visits each candidate once, in an order that depends on the calls alone.
 /// 7. Every call but `reserve` and `for_each_oldest_first` is O(1), `victim` at least amortised.
 ///
-/// `tests/conformance/replacement.hpp` tries 1 and 3 to 7 on any policy against a naive model.
+/// `tests/conformance/replacement.hpp` tries 1 to 6 on any policy against a naive model.
 
 namespace kvcache::inline v0_1 {
 
@@ -59,6 +62,11 @@ concept HearsHit = requires(R& r, SpanId span) {
 };
 
 template <class R>
+concept HearsRemoval = requires(R& r, SpanId span) {
+  { r.on_remove(span) } noexcept -> std::same_as<void>;
+};
+
+template <class R>
 concept NamesVictim = requires(R& r) {
   { r.victim() } noexcept -> std::same_as<std::optional<SpanId>>;
 };
@@ -83,9 +91,9 @@ concept ShowsCandidates = requires(R const& r, SpanId span, void (*visit)(SpanId
 
 /// A policy over idle spans of the prefix tree.
 template <class R>
-concept Replacement =
-  PlaysReplacement<R> && StartsWithOptions<R> && ReservesSpans<R> && HearsIdle<R> && HearsBusy<R> &&
-  HearsHit<R> && NamesVictim<R> && RestoresVictim<R> && HearsSplit<R> && ShowsCandidates<R>;
+concept Replacement = PlaysReplacement<R> && StartsWithOptions<R> && ReservesSpans<R> &&
+                      HearsIdle<R> && HearsBusy<R> && HearsHit<R> && HearsRemoval<R> &&
+                      NamesVictim<R> && RestoresVictim<R> && HearsSplit<R> && ShowsCandidates<R>;
 
 /// Stops the build at the first requirement that `R` lacks, with a sentence that says which.
 template <class R>
@@ -104,6 +112,10 @@ consteval bool explain_replacement()
     "kvcache: a replacement policy has `void on_idle(SpanId, SpanFacts const&) noexcept`");
   static_assert(HearsBusy<R>, "kvcache: a replacement policy has `void on_busy(SpanId) noexcept`");
   static_assert(HearsHit<R>, "kvcache: a replacement policy has `void on_hit(SpanId) noexcept`");
+  static_assert(
+    HearsRemoval<R>,
+    "kvcache: a replacement policy has `void on_remove(SpanId) noexcept`, after which the "
+    "id may name another span");
   static_assert(NamesVictim<R>,
                 "kvcache: a replacement policy has `std::optional<SpanId> victim() noexcept`");
   static_assert(

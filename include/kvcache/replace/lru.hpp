@@ -79,8 +79,11 @@ class Lru {
     --size_;
   }
 
-  /// A prompt matched an idle span but did not take it: no use in the sense of this policy.
+  /// What is in use has no place in the order yet.
   void on_hit(SpanId) noexcept {}
+
+  /// What is no candidate was forgotten before.
+  void on_remove(SpanId) noexcept {}
 
   /// The candidate that has been idle for longest, or nothing.
   /// **Post** it stays a candidate until `on_busy`. **Cost** O(1).
