@@ -88,7 +88,7 @@ TEST_CASE("Tree: the plan's chunk names its parents", "[control][tree]")
   CHECK(plan.moves.empty());
 }
 
-TEST_CASE("Tree: a path that lies in a row needs no move, nor does one that is not taken",
+TEST_CASE("B-116 Tree: a path that lies in a row needs no move, and rejected pages go back",
           "[control][tree]")
 {
   for (Places const& path : {Places{}, Places{0}, Places{0, 1}}) {

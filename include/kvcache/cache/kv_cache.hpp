@@ -4,6 +4,7 @@
 #include <kvcache/cache/check_calls.hpp>
 #include <kvcache/cache/explain.hpp>
 #include <kvcache/cache/options.hpp>
+#include <kvcache/cache/pin.hpp>
 #include <kvcache/cache/policies.hpp>
 #include <kvcache/cache/sequence.hpp>
 #include <kvcache/cache/step.hpp>
@@ -72,7 +73,9 @@ class KVCache {
                          .max_sequences = options.max_sequences,
                          .max_sequence_tokens = options.max_sequence_tokens,
                          .max_step_tokens = options.max_step_tokens,
-                         .vocabulary = options.vocabulary};
+                         .vocabulary = options.vocabulary,
+                         .watermark = options.watermark,
+                         .event_capacity = options.event_capacity};
     if (error.why == Why::ok) {
       error = sizes.complete();
     }
@@ -90,7 +93,8 @@ class KVCache {
     }
     KVCache cache;
     if (!detail::memory_sufficed_for([&] {
-          cache.anchor_ = new detail::Anchor{nullptr, &KVCache::close, &KVCache::info, 0};
+          cache.anchor_ =
+            new detail::Anchor{nullptr, &KVCache::close, &KVCache::info, &KVCache::unpin, 0};
           cache.state_ = detail::Box<State>::make(std::move(*control), std::move(*pool), geometry);
         })) {
       return Error{Why::no_memory,
@@ -130,6 +134,15 @@ class KVCache {
   [[nodiscard]] Hit probe(Prompt const& prompt) const noexcept
   {
     return state_->control.probe(prompt);
+  }
+  /// Whether a request, or a suspended sequence, has room for all that it may grow to. **Errors** see `Control::admit`.
+  [[nodiscard]] Result<Admission> admit(Prompt const& prompt) const
+  {
+    return state_->control.admit(prompt);
+  }
+  [[nodiscard]] Result<Admission> admit(Sequence const& suspended, StreamRef stream = {}) const
+  {
+    return state_->control.admit(suspended.id_in(state_.get()), StreamId{stream.number});
   }
   /// Attaches the longest cached prefix. **Cost** O(prompt). **Errors** see `Control::open`.
   [[nodiscard]] Result<Sequence> open(Prompt const& prompt)
@@ -179,6 +192,17 @@ class KVCache {
   }
   /// The sequences that the last step that failed cut back; see `Control::cuts`.
   [[nodiscard]] std::span<Cut const> cuts() const noexcept { return state_->control.cuts(); }
+  /// Keeps the whole pages that are cached of a prefix, such as a system prompt, until the pin goes.
+  /// **Errors** see `Control::pin`.
+  [[nodiscard]] Result<Pin> pin(Prompt const& prefix)
+  {
+    auto const id = state_->control.pin(prefix);
+    detail::check_call(state_->control);
+    if (!id) {
+      return id.error();
+    }
+    return Pin(anchor_, *id);
+  }
   /// Nothing cached in the domain is found any more; open sequences keep their rows and publish no more.
   void forget(Domain const& domain) noexcept
   {
@@ -239,6 +263,10 @@ class KVCache {
   {
     return state_->control.holders(page);
   }
+  /// What happened to the cached pages, for those who follow; see `EventLog` and `Options::event_capacity`.
+  [[nodiscard]] EventLog const& events() const noexcept { return state_->control.events(); }
+  /// What control knows and this class does not repeat: use by owner, pins, the pages that prompts find.
+  [[nodiscard]] ControlPlane const& control() const noexcept { return state_->control; }
   [[nodiscard]] std::uint64_t digest() const noexcept { return state_->control.digest(); }
   /// Recounts everything from scratch. **Cost** O(all state), allocates.
   [[nodiscard]] Report check_invariants() const { return state_->control.check_invariants(); }
@@ -250,6 +278,12 @@ class KVCache {
   {
     auto& control = static_cast<State*>(state)->control;
     control.close(id);
+    detail::check_call_or_abort(control);
+  }
+  static void unpin(void* state, PinId id) noexcept
+  {
+    auto& control = static_cast<State*>(state)->control;
+    control.unpin(id);
     detail::check_call_or_abort(control);
   }
   static SequenceInfo info(void const* state, SequenceId id) noexcept
