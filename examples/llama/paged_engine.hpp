@@ -73,7 +73,7 @@ class PagedEngine final : public Engine {
       auto const view = step.view();
       positions_.resize(tokens_.size());
       for (std::size_t t = 0; t < tokens_.size(); ++t) {
-        positions_[t] = view.index(static_cast<kvcache::Index>(t));
+        positions_[t] = view.position(static_cast<kvcache::Index>(t));
       }
       attention_.begin(view);
       logits = forward_.run(tokens_, positions_, wanted_, attention_);
