@@ -199,8 +199,8 @@ TEST_CASE_METHOD(Fixture, "Pool: a plan with a bad tree is refused whole", "[poo
           std::numeric_limits<Index>::max(),
           1);
   Plan slack = with(3, 0, {-1, 0, 0});
-  slack.chunks[1].slack = 1;
-  refused(slack, "plan.chunks.slack", 1, 0);
+  slack.chunks[1].slack = 1;  // behind open drafts
+  CHECK(pool.apply(slack));
   CHECK(pool.apply(with(3, 1, {9, -1, 0, 1})));  // what no chunk names may be anything
 }
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// \file A host device that counts its memory and can run out of it. What it gives is never zeros.
+/// \file A host device that counts its memory and can run out of it. What it gives is never zeros. Its books take no
+/// memory of their own, so that tests in which memory fails may use it.
 
 #include <kvcache/device/device.hpp>
 #include <kvcache/device/host_device.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstring>
-#include <map>
 
 namespace kvcache_test {
 
@@ -30,16 +31,18 @@ class CountingDevice final : public kvcache::Device {
   ~CountingDevice() override
   {
     for (auto const* const blocks : {&live_, &staging_}) {
-      for (auto const& [memory, bytes] : *blocks) {
-        host_.deallocate(memory, bytes);
+      for (Block const& block : *blocks) {
+        if (block.memory != nullptr) {
+          host_.deallocate(block.memory, block.bytes);
+        }
       }
     }
   }
 
   /// Of device memory.
-  [[nodiscard]] std::size_t live_blocks() const { return live_.size(); }
+  [[nodiscard]] std::size_t live_blocks() const { return count(live_); }
   /// Of host memory that uploads read.
-  [[nodiscard]] std::size_t staging_blocks() const { return staging_.size(); }
+  [[nodiscard]] std::size_t staging_blocks() const { return count(staging_); }
   /// All that moved bytes, or asked the device to.
   [[nodiscard]] int calls() const
   {
@@ -111,7 +114,29 @@ class CountingDevice final : public kvcache::Device {
   void* last_stream = nullptr;
 
  private:
-  using Blocks = std::map<std::byte*, std::size_t>;
+  struct Block {
+    std::byte* memory = nullptr;
+    std::size_t bytes = 0;
+  };
+  using Blocks = std::array<Block, 256>;
+
+  [[nodiscard]] static std::size_t count(Blocks const& blocks)
+  {
+    std::size_t n = 0;
+    for (Block const& block : blocks) {
+      n += block.memory != nullptr ? 1U : 0U;
+    }
+    return n;
+  }
+  [[nodiscard]] static Block* find(Blocks& blocks, std::byte const* memory)
+  {
+    for (Block& block : blocks) {
+      if (block.memory == memory) {
+        return &block;
+      }
+    }
+    return nullptr;
+  }
 
   std::byte* take(Blocks& blocks, std::size_t bytes)
   {
@@ -119,20 +144,24 @@ class CountingDevice final : public kvcache::Device {
       return nullptr;
     }
     fail_after -= fail_after > 0 ? 1 : 0;
-    std::byte* const memory = host_.allocate(bytes);
+    Block* const block = find(blocks, nullptr);
+    std::byte* const memory = block != nullptr ? host_.allocate(bytes) : nullptr;
+    if (memory == nullptr) {
+      return nullptr;
+    }
     std::memset(memory, 0xcd, bytes);
-    blocks[memory] = bytes;
+    *block = {memory, bytes};
     ++allocations;
     return memory;
   }
   bool give_back(Blocks& blocks, std::byte* memory, std::size_t bytes)
   {
-    auto const at = blocks.find(memory);
-    if (at == blocks.end() || at->second != bytes) {
+    Block* const block = find(blocks, memory);
+    if (memory == nullptr || block == nullptr || block->bytes != bytes) {
       ++wrong_frees;
       return false;
     }
-    blocks.erase(at);
+    *block = {};
     host_.deallocate(memory, bytes);
     return true;
   }

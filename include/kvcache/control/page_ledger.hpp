@@ -71,12 +71,15 @@ class PageLedger {
   /// Pages that only the tree holds.
   [[nodiscard]] PageCount num_cached() const noexcept { return cached_; }
 
-  /// **Errors** `std::bad_alloc`.
+  /// **Errors** `std::bad_alloc`, nothing changed.
   DomainId intern(Domain const& domain)
   {
+    if (indexed_.size() == indexed_.capacity()) {
+      indexed_.reserve(2 * indexed_.size() + 1);  // first: a number that was given stays
+    }
     DomainId const id = tree_.intern(domain);
     if (indexed_.size() <= id.value) {
-      indexed_.resize(std::size_t{id.value} + 1);
+      indexed_.resize(std::size_t{id.value} + 1);  // numbers are given in turn
     }
     return id;
   }

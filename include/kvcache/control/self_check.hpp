@@ -129,6 +129,25 @@ template <class State>
   return h;
 }
 
+/// The last row of `s` lies inside a page, and a step in flight has yet to write rows of it up to there. Who attaches
+/// to pending pages takes whole ones; cutting and forking keep part of one only over rows that are written.
+template <class State>
+[[nodiscard]] bool stands_on_unwritten(State const& state, SequenceState const& s) noexcept
+{
+  auto const part = static_cast<std::size_t>(s.length() / state.options.page_tokens);
+  if (s.length() % state.options.page_tokens == 0 || part >= s.table.size()) {
+    return false;
+  }
+  for (StepState const& t : state.steps) {
+    for (ChunkState const& c : t.chunks) {
+      if (c.first_index < s.length() && t.will_write(c, s.table[part], part)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 /// Invariants I1 to I7: conservation, holders, tables, evictable pages, the tree.
 template <class State>
 [[nodiscard]] Report check_state(State const& state)
@@ -170,6 +189,9 @@ template <class State>
     ++rows;
     if (s.table.size() != state.pages_kept(s)) {
       return {"I5: pages of a sequence differ from ceil(rows / page_tokens)", slot};
+    }
+    if (stands_on_unwritten(state, s)) {
+      return {"I3: a sequence keeps part of a page over rows that are not written", slot};
     }
     Index before = s.in_place() - 1;
     for (Index const stray : s.strays) {

@@ -63,13 +63,15 @@ class SequenceCalls {
     detail::SequenceState& s = state_.sequences[state_.free_slots.back()];
     Match match{};
     if (!detail::memory_sufficed_for([&] {
-          s.domain = state_.book.intern(domain_of(prompt));
-          match = tree().match(s.domain, prompt.tokens, matchable(prompt));
+          std::optional<DomainId> const known = tree().find(domain_of(prompt));
+          match = tree().match(known.value_or(DomainId{nil}), prompt.tokens, matchable(prompt));
           state_.settle_match(match, prompt.stream);
           state_.attach(s, prompt.tokens.size(), match);
           auto const rows = static_cast<std::size_t>(match.rows(options().page_tokens));
           s.tokens.assign(prompt.tokens.begin(),
                           prompt.tokens.begin() + static_cast<std::ptrdiff_t>(rows));
+          // Last: a name that was given cannot be taken back.
+          s.domain = known ? *known : state_.book.intern(domain_of(prompt));
         })) {
       s.table.clear();
       s.tokens.clear();

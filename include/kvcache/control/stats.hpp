@@ -43,6 +43,8 @@ struct Stats {
   std::uint64_t copied_pages = 0;  ///< copies in submitted plans
   std::uint64_t merged_pages = 0;  ///< duplicates replaced by a cached page at commit
   std::uint64_t shortages = 0;
+
+  friend bool operator==(Stats const&, Stats const&) = default;
 };
 
 /// What the steps of one stream keep from others.

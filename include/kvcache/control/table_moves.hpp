@@ -288,7 +288,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
   {
     auto whole = static_cast<PageCount>(s.in_place() / options.page_tokens);
     auto const p = static_cast<std::size_t>(options.page_tokens);
-    if (s.domain_generation != book.tree().generation(s.domain)) {
+    if (s.indexed >= whole || s.domain_generation != book.tree().generation(s.domain)) {
       return;
     }
     for (Flight const& flight : s.in_flight()) {

@@ -91,9 +91,6 @@ namespace kvcache::inline v0_1::detail {
             "of a tree must be at most",
             Plan::max_tree_tokens};
   }
-  if (chunk.slack != 0) {
-    return {Why::bad_config, "plan.chunks.slack", chunk.slack, "of a tree must be 0"};
-  }
   if (std::uint64_t{chunk.parents_at} + static_cast<std::uint64_t>(chunk.tokens) >
       plan.parents.size()) {
     return {Why::bad_config,
