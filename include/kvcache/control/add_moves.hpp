@@ -258,11 +258,12 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       PageId const twin = book.tree().find_child(s.domain, parent, chunk.tokens.subspan(at, p));
       if (twin == zero_page || book.allocator().count(twin) < 2 ||
           !this->visible(book.tag(twin), t.stream, &t)) {
-        return;
+        break;
       }
       twins.push_back(twin);
       parent = twin;
     }
+    drop_torn(twins, chunk.media.empty() ? s.media : this->declared, start, p);
   }
 
   /// The page that the chunk must copy before it writes.
@@ -376,6 +377,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   void leave(SequenceState& s, ChunkState const& c) noexcept
   {
     s.num_flights -= 1;
+    drop_declared(s);
     s.bound_until = c.bound_before;
     while (s.table.size() > this->pages_kept(s)) {
       book.release(s.table.back());

@@ -3,6 +3,7 @@
 
 #include <kvcache/control/control_state.hpp>
 #include <kvcache/control/make_plan.hpp>
+#include <kvcache/control/media_moves.hpp>
 #include <kvcache/control/options.hpp>
 #include <kvcache/control/plan.hpp>
 #include <kvcache/control/prompt.hpp>
@@ -102,7 +103,7 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
   /// suffice. Returns the rows planned: the chunk's last so many tokens are to be computed.
   /// A sequence is in a step at most once. **Cost** O(tokens + pages taken).
   /// **Errors** a `Shortage`, nothing changed.
-  [[nodiscard]] Result<Index, Shortage> add(StepId id, SequenceId sequence, Chunk const& chunk)
+  [[nodiscard]] Result<Index, Shortage> add(StepId id, SequenceId sequence, Chunk chunk)
   {
     StepState* const t = state_.find(id, Stage::open);
     if (t == nullptr) {
@@ -126,11 +127,19 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
       return refused(error);
     }
     detail::ChunkState c{};
+    Error named{};
     if (!detail::memory_sufficed_for([&] {
+          named = detail::name_chunk(state_, *s, id, state_.planned_end(*s), chunk);
+          if (named.why != Why::ok) {
+            return;
+          }
           c = state_.draft(*t, sequence, *s, chunk);
           state_.reserve(*t, *s, c);
         })) {
       return refused(detail::no_memory(chunk.tokens.size()));
+    }
+    if (named.why != Why::ok) {
+      return refused(named);
     }
     if (!state_.grow(*t, *s, c)) {
       state_.stats.shortages += 1;
@@ -142,6 +151,9 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
         .fenced = detail::fenced_pages(state_) - state_.book.fences().num_waiting(t->stream)};
     }
     (void)detail::memory_sufficed_for([&] { state_.pend(*t, *s, c, chunk.tokens); });
+    if (!chunk.media.empty()) {
+      s->media.swap(state_.declared);
+    }
     s->flights[s->num_flights++] = {t, static_cast<std::uint32_t>(t->chunks.size())};
     s->last_added[t->stream.value] = id;
     s->bound_until = id;

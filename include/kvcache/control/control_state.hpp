@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/media_table.hpp>
+#include <kvcache/control/named_span.hpp>
 #include <kvcache/control/options.hpp>
 #include <kvcache/control/page_book.hpp>
 #include <kvcache/control/prompt.hpp>
@@ -74,6 +76,9 @@ struct ControlState {
     cuts;  // sequences that a failed step cut back, until the next call that fails one
   std::vector<PageId> twins;  // of `publish` and `add`, kept to allocate nothing
   std::vector<Token> text;    // of `add`, likewise
+  MediaTable media;
+  std::vector<Token> named;         // of `open` and `add`, likewise: a text with names
+  std::vector<NamedSpan> declared;  // of `add`, likewise: what its sequence will have
 
   [[nodiscard]] PageCount pages_of(std::size_t tokens) const noexcept
   {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/media.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/prefix/domain.hpp>
 #include <kvcache/prefix/match.hpp>
@@ -17,6 +18,7 @@ struct Prompt {
   Domain const* domain = nullptr;  ///< null: the empty domain
   Index fresh_tail = 1;  ///< tokens at the end that are always left to compute; at least 1
   StreamId stream{};     ///< whose steps will compute the rest: their pending pages are found too
+  std::span<MediaSpan const> media{};  ///< in order, without overlap, inside the prompt
 };
 
 /// The tokens that a sequence computes in one step: named now, or a number of them that are named at commit.
@@ -28,6 +30,9 @@ struct Chunk {
   bool draft = false;
   /// Of each token: the place in `tokens` of the one it follows, which stands before it, or -1 for the sequence's last.
   std::span<Index const> parents{};
+  /// Media that the prompt did not declare, in order, at rows of the sequence: at or past the chunk's first row, and perhaps
+  /// past its end. What was declared there before may be repeated.
+  std::span<MediaSpan const> media{};
 };
 
 /// How a chunk of a step ended.
