@@ -52,7 +52,7 @@ class FlightControl
   /// So few names that they are swept, come back and run out.
   explicit FlightControl(FlightSetting const& s) : Plane(make(s))
   {
-    Inside::of(*this).media = kvcache::detail::MediaTable(5 * (s.page_tokens + 2), 4);
+    Inside::of(*this).media = kvcache::detail::MediaTable(2 * s.page_tokens + 6, 4);
   }
   [[nodiscard]] kvcache::detail::MediaTable const& media() const { return Inside::of(*this).media; }
   [[nodiscard]] std::span<kvcache::detail::NamedSpan const> spans(kvcache::SequenceId id) const
