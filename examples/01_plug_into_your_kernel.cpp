@@ -75,7 +75,7 @@ double run(kvcache::BatchView<Layout> const& kv)
   for (int layer = 0; layer < layers; ++layer) {
     for (Index token = 0; token < kv.num_tokens(); ++token) {
       for (int head = 0; head < kv_heads; ++head) {
-        Index const index = kv.index(token);  // RoPE would turn k by it
+        Index const index = kv.index(token);  // RoPE would turn k by kv.position(token)
         Vector const k = row('k', layer, head, index);
         Vector const v = row('v', layer, head, index);
         kv.append(kvcache::Solo{}, layer, head, token, k.data(), v.data());

@@ -5,7 +5,7 @@
 /// The same text runs on a CPU (01_plug_into_your_kernel.cpp) and in a CUDA kernel (tests/nvcc/attend.cu).
 ///
 /// Softmax is taken online: `largest` is the largest logit so far, `sum` and `out` are relative to it and
-/// shrink when a larger one comes.
+/// shrink when a larger one comes. Trees of drafts work as they are: `bias` takes the other branches out.
 
 #include <kvcache/view.hpp>
 

@@ -3,6 +3,8 @@
 
 #include <kvcache/core/dtype.hpp>
 
+#include <bit>
+#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <random>
@@ -184,6 +186,17 @@ TEST_CASE("attend: every multiple of 8 up to 256 is a head size", "[attention][a
       INFO("head_dim " << dim << " on " << name(path));
       CHECK(error_against_double(pool, shape, 0, q, run(pool, shape, {}, 0, q, path)) <= tolerance);
     }
+    // The broken twin: a kernel for powers of two, which does not see the elements behind the last one.
+    auto const usual = static_cast<std::int32_t>(std::bit_floor(static_cast<std::uint32_t>(dim)));
+    std::vector<float> seen = q;
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      seen[i] =
+        static_cast<std::int32_t>(i % static_cast<std::size_t>(dim)) < usual ? seen[i] : 0.0F;
+    }
+    double const error =
+      error_against_double(pool, shape, 0, q, run(pool, shape, {}, 0, seen, Path::portable));
+    INFO("head_dim " << dim);
+    CHECK((error <= tolerance) == (dim == usual));
   }
   for (std::int32_t const dim : {36, 0, 260, 576}) {
     Geometry const geometry{.layers = 1, .kv_heads = 2, .head_dim = dim, .page_tokens = 4};

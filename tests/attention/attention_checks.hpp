@@ -148,6 +148,10 @@ double error_against_double(PagedPool<Layout> const& pool,
       logits.assign(static_cast<std::size_t>(rows), 0.0);
       double most = -std::numeric_limits<double>::infinity();
       for (kvcache::Index i = 0; i < rows; ++i) {
+        if (!pool.visible(token, i)) {
+          logits[static_cast<std::size_t>(i)] = -std::numeric_limits<double>::infinity();
+          continue;
+        }
         float const* const k = pool.key(token, layer, kv_head_of(head), i);
         double dot = 0.0;
         for (std::size_t d = 0; d < dim; ++d) {

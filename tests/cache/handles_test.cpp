@@ -129,3 +129,31 @@ TEST_CASE("KVCache: a moved cache keeps its handles, both ways of moving", "[cac
   CHECK(b.length() <= 1);  // its cache may be gone: harmless
   CHECK(third.check_invariants());
 }
+
+TEST_CASE("Pin: keeps a prefix while it lives, and is harmless after the cache", "[cache][handles]")
+{
+  std::optional<Cache> cache(make_cache(4));
+  Tokens const prompt = {1, 2, 3, 4, 5};
+  prefilled(*cache, prompt).close();
+  CHECK(cache->pin({.tokens = Tokens{9, 9, 9, 9}}).error().why == Why::bad_config);
+  Pin kept;
+  {
+    auto pin = cache->pin({.tokens = prompt});
+    REQUIRE(pin);
+    kept = *std::move(pin);
+  }
+  CHECK(kept.id() != PinId{});
+  for (Token t = 10; t < 40; t += 10) {
+    prefilled(*cache, {t, t, t, t, t, t, t, t, t}).close();
+  }
+  CHECK(cache->probe({.tokens = prompt}).rows == 4);
+  CHECK(cache->admit({.tokens = prompt, .max_tokens = 17}).error().why == Why::too_large);
+  CHECK(cache->admit({.tokens = prompt, .max_tokens = 16})->full == 3);
+  kept.let_go();
+  kept.let_go();
+  CHECK(cache->stats().cached == 3);
+  prefilled(*cache, prompt).close();
+  Pin const last = *cache->pin({.tokens = prompt});
+  cache.reset();
+  CHECK(last.id() != PinId{});
+}

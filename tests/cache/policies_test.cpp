@@ -31,11 +31,15 @@ class MyQueue {
 
   [[nodiscard]] bool reserve(std::uint32_t spans) noexcept
   {
+#if defined(__cpp_exceptions)
     try {
       queue_.reserve(spans);
     } catch (std::bad_alloc const&) {
       return false;
     }
+#else
+    queue_.reserve(spans);
+#endif
     return true;
   }
   void on_idle(SpanId span, SpanFacts const&) noexcept { queue_.push_back(span); }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <cstdio>
+
 #include "support/counting_new.hpp"
 #include "support/plane.hpp"
 
@@ -239,5 +241,59 @@ TEST_CASE("Control: a step in steady state allocates nothing", "[control][memory
   CHECK(again.inside == 0);
   CAPTURE(first.inside, first.at_page_ends, again.at_page_ends);
   CHECK(again.at_page_ends <= 25 * sequences);
+  check_sound(plane);
+}
+
+TEST_CASE("Control: with pages recycled, only spans that outgrow their memory allocate",
+          "[control][memory]")
+{
+  constexpr int sequences = 32;
+  constexpr Index rows = 160;              // that each generation decodes
+  Plane plane = make_plane({.pages = 600,  // of which a generation takes 400: the next one evicts
+                            .page_tokens = 16,
+                            .max_sequences = sequences,
+                            .max_sequence_tokens = 512,
+                            .max_step_tokens = 16384});
+  std::uint64_t elsewhere = 0;  // neither a page taken nor one completed
+  std::uint64_t taking = 0;
+  std::uint64_t completing = 0;
+  std::vector<Index> const accepted(sequences, 1);
+  for (int generation = 0; generation < 8; ++generation) {
+    std::vector<SequenceId> ids;
+    for (int i = 0; i < sequences; ++i) {
+      Token const first = (generation * sequences + i) * 1000;
+      ids.push_back(prefilled(plane, numbers(first, first + 40)));
+    }
+    for (Index row = 0; row < rows; ++row) {
+      Index const length = 41 + row;
+      bool good = true;
+      Token const token = row;
+      Allocations const during;
+      auto const step = plane.begin();
+      for (SequenceId const id : ids) {
+        good = good && plane.add(*step, id, {.tokens = std::span(&token, 1)});
+      }
+      good = good && plane.submit(*step) && plane.commit(*step, accepted);
+      std::uint64_t const counted = generation < 4 ? 0 : during.count();  // after warm-up
+      REQUIRE(good);
+      (length % 16 == 0 ? taking : (length + 1) % 16 == 0 ? completing : elsewhere) += counted;
+    }
+    for (SequenceId const id : ids) {
+      REQUIRE(plane.close(id));
+    }
+  }
+  constexpr std::uint64_t pages = 4 * sequences * rows / 16;
+  CAPTURE(elsewhere, taking, completing);
+  std::printf(
+    "control memory: %llu allocations in %llu pages completed, %llu in as many taken with "
+    "evictions, %llu elsewhere\n",
+    static_cast<unsigned long long>(completing),
+    static_cast<unsigned long long>(pages),
+    static_cast<unsigned long long>(taking),
+    static_cast<unsigned long long>(elsewhere));
+  CHECK(plane.stats().evicted_pages > pages);
+  CHECK(elsewhere == 0);
+  CHECK(taking <= pages / 8);  // what is left of a span that lost most of its pages moves
+  CHECK(completing <= pages / 2);
   check_sound(plane);
 }

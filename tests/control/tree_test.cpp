@@ -88,7 +88,7 @@ TEST_CASE("Tree: the plan's chunk names its parents", "[control][tree]")
   CHECK(plan.moves.empty());
 }
 
-TEST_CASE("Tree: a path that lies in a row needs no move, nor does one that is not taken",
+TEST_CASE("B-116 Tree: a path that lies in a row needs no move, and rejected pages go back",
           "[control][tree]")
 {
   for (Places const& path : {Places{}, Places{0}, Places{0, 1}}) {
@@ -266,4 +266,21 @@ TEST_CASE("Tree: what cannot be is refused, and nothing changes", "[control][tre
   REQUIRE(plane.commit(step, std::span(&none, 1)));
   CHECK(plane.info(id)->length == 6);
   check_sound(plane);
+}
+
+TEST_CASE("Tree: a chunk that moves rows makes nothing pending, since its sequence may leave",
+          "[control][tree]")
+{
+  auto [e, id] = with_strays();
+  Plane& plane = e.plane;
+  Tokens const text = {1, 2, 3, 4, 5, 6, 10, 12, 14, 16, 20, 21, 22, 23, 24, 25};
+  SequenceId const b = open(plane, text);
+  StepId const step = begin(plane);
+  REQUIRE(plane.add(step, id, {numbers(20, 25)}));
+  Tokens const rest(text.begin() + 4, text.end());
+  CHECK(*plane.add(step, b, {rest}) == 12);
+  REQUIRE(plane.close(id));
+  REQUIRE(plane.submit(step));
+  e.finish(step, {rest});
+  e.check(b, 16);
 }

@@ -88,7 +88,7 @@ TEST_CASE("Result: moves what can only be moved", "[core][result]")
 {
   auto first = make(true);
   auto second(std::move(first));
-  std::unique_ptr<int> const out = std::move(second).value();
+  std::unique_ptr<int> const out = *std::move(second);
   CHECK(*out == 5);
   static_assert(!std::is_copy_constructible_v<Result<int>>);
   static_assert(!std::is_assignable_v<Result<int>&, Result<int>>);

@@ -40,7 +40,7 @@ class Serving {
     bool running = true;
     bool done = false;
     std::uint32_t suspended = 0;  // how often
-    std::size_t lost = 0;         // rows to compute again
+    kvcache::Index lost = 0;      // rows that were computed again, as the plane says in the end
   };
 
   Serving(kvcache::PageCount pages, Habits habits) : plane_(plane_of(pages)), habits_(habits) {}
@@ -54,10 +54,11 @@ class Serving {
       r.text.push_back(first + static_cast<kvcache::Token>(i));
     }
     r.known = prompt;
-    if (length > static_cast<std::size_t>(plane_.options().max_sequence_tokens)) {
+    auto const opened = plane_.open({.tokens = std::span(r.text).first(prompt),
+                                     .max_tokens = static_cast<kvcache::Index>(length)});
+    if (!opened) {
       return false;
     }
-    auto const opened = plane_.open({.tokens = std::span(r.text).first(prompt)});
     r.id = *opened;
     requests_.push_back(std::move(r));
     return true;
@@ -94,6 +95,8 @@ class Serving {
         r.known = std::max(r.known, length);
         if (length == r.text.size()) {
           r.done = true;
+          r.lost = plane_.info(r.id)->lost;
+          counted_ = counted_ && plane_.info(r.id)->suspensions == r.suspended;
           (void)plane_.close(r.id);
         }
       }
@@ -106,13 +109,14 @@ class Serving {
     for (int i = 0; i < most && !all_done(); ++i) {
       step();
     }
-    return all_done() && sound_;
+    return all_done() && sound_ && counted_;
   }
 
   [[nodiscard]] bool all_done() const
   {
     return std::all_of(requests_.begin(), requests_.end(), [](Request const& r) { return r.done; });
   }
+  [[nodiscard]] Plane const& plane() const { return plane_; }
   [[nodiscard]] std::vector<Request> const& requests() const { return requests_; }
   [[nodiscard]] std::uint32_t suspended() const
   {
@@ -124,34 +128,19 @@ class Serving {
   }
 
  private:
-  static std::size_t pages_of(std::size_t rows) { return (rows + 3) / 4; }
-
-  /// Pages that the running requests will still ask for.
-  [[nodiscard]] std::size_t promised() const
-  {
-    std::size_t n = 0;
-    for (Request const& r : requests_) {
-      n += r.running && !r.done ? pages_of(r.text.size()) - plane_.info(r.id)->pages : 0;
-    }
-    return n;
-  }
   void return_some()
   {
     for (Request& r : requests_) {
       if (r.running || r.done) {
         continue;
       }
-      kvcache::Stats const stats = plane_.stats();
-      std::size_t const room = stats.free + stats.cached;
-      kvcache::Hit const found = plane_.probe({.tokens = std::span(r.text).first(r.known)});
-      std::size_t const need =
-        habits_.returns_eagerly ? found.new_pages : pages_of(r.text.size()) + promised();
-      if (need > room) {
-        continue;
+      kvcache::Admission const room = *plane_.admit(r.id);
+      kvcache::PageCount const next =
+        plane_.probe({.tokens = std::span(r.text).first(r.known)}).new_pages;
+      if (habits_.returns_eagerly ? next <= room.available : room.fits_beside_growth) {
+        (void)plane_.resume(r.id);
+        r.running = true;
       }
-      auto const hit = plane_.resume(r.id);
-      r.running = true;
-      r.lost += r.known - static_cast<std::size_t>(hit->rows);
     }
   }
   /// Suspends one request. False: there is none to suspend.
@@ -176,6 +165,7 @@ class Serving {
   Habits habits_;
   std::vector<Request> requests_;
   bool sound_ = true;
+  bool counted_ = true;  // the plane counts suspensions as this class does
 };
 
 }  // namespace kvcache_test

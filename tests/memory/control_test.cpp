@@ -17,35 +17,15 @@
 #include <string>
 #include <vector>
 
+#include "memory/starving.hpp"
 #include "support/catch.hpp"
 #include "support/random.hpp"
 
-namespace {
-
-std::int64_t allocations_left = -1;  // negative: as many as there are
-bool ran_out = false;
-
-bool may_allocate()
-{
-  return allocations_left < 0 || allocations_left-- > 0;
-}
-void* allocate(std::size_t bytes)
-{
-  void* const memory = may_allocate() ? std::malloc(bytes == 0 ? 1 : bytes) : nullptr;
-  if (memory == nullptr) {
-    allocations_left = 0;  // memory that ran out stays out until the call is over
-    ran_out = true;
-  }
-  return memory;
-}
-
-}  // namespace
-
-// The replacements hold for all tests of this program; they fail only while `allocations_left` is set.
+// The replacements hold for all tests of this program; see `starving.hpp`.
 // Inlined, g++ would see `free` beside a `new` that it takes for its own.
 [[gnu::noinline]] void* operator new(std::size_t bytes)
 {
-  void* const memory = allocate(bytes);
+  void* const memory = kvcache_test::allocate(bytes);
   if (memory == nullptr) {
     throw std::bad_alloc();
   }
@@ -57,39 +37,68 @@ void* allocate(std::size_t bytes)
 }
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept
 {
-  return allocate(bytes);
+  return kvcache_test::allocate(bytes);
 }
 [[gnu::noinline]] void* operator new[](std::size_t bytes, std::nothrow_t const&) noexcept
 {
-  return allocate(bytes);
+  return kvcache_test::allocate(bytes);
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes,
+                                     std::align_val_t alignment,
+                                     std::nothrow_t const&) noexcept
+{
+  return kvcache_test::allocate(bytes, static_cast<std::size_t>(alignment));
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment)
+{
+  void* const memory = kvcache_test::allocate(bytes, static_cast<std::size_t>(alignment));
+  if (memory == nullptr) {
+    throw std::bad_alloc();
+  }
+  return memory;
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept
 {
+  kvcache_test::blocks_in_use -= memory != nullptr ? 1 : 0;
   std::free(memory);
 }
 [[gnu::noinline]] void operator delete[](void* memory) noexcept
 {
-  std::free(memory);
+  operator delete(memory);
 }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept
 {
-  std::free(memory);
+  operator delete(memory);
 }
 [[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept
 {
-  std::free(memory);
+  operator delete(memory);
 }
 [[gnu::noinline]] void operator delete(void* memory, std::nothrow_t const&) noexcept
 {
-  std::free(memory);
+  operator delete(memory);
 }
 [[gnu::noinline]] void operator delete[](void* memory, std::nothrow_t const&) noexcept
 {
-  std::free(memory);
+  operator delete(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept
+{
+  operator delete(memory);
+}
+
+extern "C" {
+void* __real_calloc(std::size_t count, std::size_t bytes);  // NOLINT: the linker's names
+void* __wrap_calloc(std::size_t count, std::size_t bytes)   // NOLINT
+{
+  return kvcache_test::may_allocate() ? __real_calloc(count, bytes) : nullptr;
+}
 }
 
 namespace {
 
+using kvcache_test::allocations_left;
+using kvcache_test::ran_out;
 using kvcache_test::Random;
 using Plane = kvcache::Control<kvcache::PageAllocator, kvcache::RadixTree, kvcache::Lru>;
 
@@ -149,6 +158,7 @@ void starve(std::uint64_t seed, Counts& counts)
   Plane plane = plane_of(seed);
   Plane twin = plane_of(seed);
   std::vector<kvcache::SequenceId> open;
+  std::vector<kvcache::PinId> pins;
   std::vector<kvcache::Domain> domains;
   for (char const* salt : {"a", "b", "c", "d"}) {
     domains.push_back(kvcache::Domain({.model = {}, .weights = {}, .salt = salt, .adapters = {}}));
@@ -162,7 +172,7 @@ void starve(std::uint64_t seed, Counts& counts)
       open.empty() ? kvcache::SequenceId{}
                    : open[random.below(static_cast<std::uint32_t>(open.size()))];
     kvcache::Prompt const prompt{.tokens = text, .domain = &domains[random.below(4)]};
-    switch (random.below(6)) {
+    switch (random.below(7)) {
       case 0:
       case 1: {
         auto const id = through(plane, counts, [&] { return plane.open(prompt); });
@@ -198,6 +208,24 @@ void starve(std::uint64_t seed, Counts& counts)
           plane.forget(*prompt.domain);
           allocations_left = -1;
           twin.forget(*prompt.domain);
+        }
+        break;
+      case 5:
+        if (pins.empty() || random.below(2) == 0) {
+          auto const pin = through(plane, counts, [&] { return plane.pin(prompt); });
+          auto const same = twin.pin(prompt);
+          REQUIRE(pin.has_value() == same.has_value());
+          if (pin) {
+            REQUIRE(*pin == *same);
+            pins.push_back(*pin);
+          }
+        } else {
+          allocations_left = 0;  // cannot fail, so it must not allocate
+          auto const gone = plane.unpin(pins.back());
+          allocations_left = -1;
+          REQUIRE(gone.has_value());
+          REQUIRE(twin.unpin(pins.back()).has_value());
+          pins.pop_back();
         }
         break;
       default: {

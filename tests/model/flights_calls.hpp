@@ -182,6 +182,37 @@ inline void flight_resume(FlightWorld& w, kvcache::StreamId stream, Random& rand
   w.say("sequence " + std::to_string(s->id.slot) + ", hit " + std::to_string(hit->rows));
 }
 
+/// Whole pages of a cached text stay until they are let go.
+inline void flight_pin(FlightWorld& w, Random& random)
+{
+  if (w.pins.size() >= 2) {
+    return;
+  }
+  FlightText const text(random.between(1, 3 * static_cast<std::uint32_t>(w.setting.page_tokens)),
+                        static_cast<kvcache::Token>(random.below(8) == 0));
+  std::uint64_t const digest = w.control.digest();
+  kvcache::Prompt const prefix{.tokens = text, .domain = &w.domains[random.below(2)]};
+  auto const pin = w.control.pin(prefix);
+  auto const twin = w.twin.pin(prefix);
+  require(pin.has_value() == twin.has_value(), "two instances: pin");
+  require(pin.has_value() || w.control.digest() == digest, "I9: a refused pin changed something");
+  w.tally.pins += pin.has_value() ? 1U : 0U;
+  if (pin) {
+    w.pins.push_back(*pin);
+  }
+}
+inline void flight_unpin(FlightWorld& w, Random& random)
+{
+  if (!w.pins.empty()) {
+    auto const at =
+      static_cast<std::ptrdiff_t>(random.below(static_cast<std::uint32_t>(w.pins.size())));
+    require(w.control.unpin(w.pins[static_cast<std::size_t>(at)]).has_value() &&
+              w.twin.unpin(w.pins[static_cast<std::size_t>(at)]).has_value(),
+            "unpin");
+    w.pins.erase(w.pins.begin() + at);
+  }
+}
+
 inline void flight_forget(FlightWorld& w, Random& random)
 {
   std::uint32_t const domain = random.below(2);

@@ -33,7 +33,9 @@ enum class FlightKind : std::uint8_t {
   resume,
   forget,
   pure_drop,  // begin, adds and drop in one: nothing may have happened
-  reorder
+  reorder,
+  pin,
+  unpin
 };
 
 struct FlightWeight {
@@ -56,7 +58,9 @@ inline constexpr FlightWeight flight_weights[] = {{FlightKind::open, 12, "open"}
                                                   {FlightKind::resume, 6, "resume"},
                                                   {FlightKind::forget, 1, "forget"},
                                                   {FlightKind::pure_drop, 2, "pure_drop"},
-                                                  {FlightKind::reorder, 2, "reorder"}};
+                                                  {FlightKind::reorder, 2, "reorder"},
+                                                  {FlightKind::pin, 2, "pin"},
+                                                  {FlightKind::unpin, 3, "unpin"}};
 
 struct FlightOperation {
   FlightKind kind = FlightKind::open;

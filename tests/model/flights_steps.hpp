@@ -67,7 +67,7 @@ inline bool add_chunk(FlightWorld& w,
   FlightText const base = w.tokens_of(s);
   auto const held = w.control.table(s.id);
   std::vector<kvcache::PageId> const before(held.begin(), held.end());
-  bool const lone = w.live.size() == 1 && w.steps.size() == 1 && t.chunks.empty();
+  bool const lone = w.pins.empty() && w.live.size() == 1 && w.steps.size() == 1 && t.chunks.empty();
   auto const all = tokens.empty() ? count : static_cast<kvcache::Index>(tokens.size());
   auto const added = w.control.add(t.id, s.id, chunk);
   auto const twin = w.twin.add(t.id, s.id, chunk);
@@ -141,7 +141,8 @@ inline void flight_add(FlightWorld& w, FlightStep& t, Random& random)
     s = waits && random.below(2) == 0 ? &other : s;
   }
   kvcache::Index const end = w.control.planned_end(s->id);
-  if (s->rest.empty() && media_end(s->media) > end && random.below(4) != 0) {
+  bool const still = end == w.control.info(s->id)->length;  // drafts would shift what comes next
+  if (s->rest.empty() && media_end(s->media) > end && still && random.below(4) != 0) {
     for (kvcache::Index row = end; row < media_end(s->media); ++row) {
       s->rest.push_back(symbol_at(s->media, row, 0));
     }
@@ -467,6 +468,10 @@ inline void perform(FlightWorld& w, FlightOperation const& o)
       return flight_pure_drop(w, stream, random);
     case FlightKind::reorder:
       return flight_reorder(w, random);
+    case FlightKind::pin:
+      return flight_pin(w, random);
+    case FlightKind::unpin:
+      return flight_unpin(w, random);
   }
 }
 
@@ -482,6 +487,11 @@ inline void finish(FlightWorld& w)
   while (!w.steps.empty()) {
     FlightStep& t = w.steps.front();
     t.stage == FlightStep::Stage::open ? flight_drop(w, t) : flight_fail(w, t);
+    w.check();
+  }
+  while (!w.pins.empty()) {
+    Random random(0);
+    flight_unpin(w, random);
     w.check();
   }
   w.control.forget(w.domains[0]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random calls on two control planes with two steps in flight on each of two streams, beside a device of stamps.
-// KVCACHE_MODEL_OPS sets how many operations, KVCACHE_FLIGHT_SEED replays one seed.
+// KVCACHE_MODEL_OPS sets how many operations, KVCACHE_MODEL_FIRST the first seed, KVCACHE_FLIGHT_SEED replays one seed.
 
 #include <algorithm>
 #include <cstddef>
@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -39,7 +38,7 @@ std::string verdict_of(FlightSetting const& setting,
                        FlightTally& tally,
                        Listener const& tell = {})
 {
-  try {
+  return verdict_on([&] {
     FlightWorld world(setting, tally);
     for (FlightOperation const& o : script) {
       world.said.clear();
@@ -54,12 +53,7 @@ std::string verdict_of(FlightSetting const& setting,
       }
     }
     finish(world);
-  } catch (Broken const& broken) {
-    return broken.what;
-  } catch (std::exception const& error) {
-    return std::string("exception: ") + error.what();
-  }
-  return {};
+  });
 }
 
 std::string listing_of(FlightSetting const& setting, FlightScript const& script)
@@ -109,13 +103,13 @@ bool breaks(std::uint64_t seed)
            .find(" BREAKS: ") != std::string::npos;
 }
 
-/// Runs seeds 1 to `seeds` in a child, which tells a dot for each, and then the tally. Returns nothing, or the dots
-/// up to the first seed that breaks and what broke.
-std::string run_seeds(std::uint64_t seeds, FlightTally& tally)
+/// Runs `seeds` seeds from `first` on in a child, which tells a dot for each, and then the tally. Returns nothing, or
+/// the dots up to the first seed that breaks and what broke.
+std::string run_seeds(std::uint64_t first, std::uint64_t seeds, FlightTally& tally)
 {
   std::string told = in_child([&](Listener const& tell) {
     FlightTally own;
-    for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
       tell(".");
       std::string const verdict =
         verdict_of(flight_setting_of(seed), flight_script_of(seed, script_length), own);
@@ -144,19 +138,24 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
   }
   std::uint64_t const wanted = number_from("KVCACHE_MODEL_OPS").value_or(default_operations);
   std::uint64_t const seeds = (wanted + script_length - 1) / script_length;
+  std::uint64_t const first = number_from("KVCACHE_MODEL_FIRST").value_or(1);
   FlightTally tally;
-  std::string const verdict = run_seeds(seeds, tally);
-  std::uint64_t const seed = verdict.empty() ? seeds : verdict.find(' ');
+  std::string const verdict = run_seeds(first, seeds, tally);
+  std::uint64_t const ran = verdict.empty() ? seeds : verdict.find(' ');
+  std::uint64_t const seed = first + ran - 1;
   auto const n = [](std::uint64_t count) { return static_cast<unsigned long long>(count); };
   std::printf(
-    "flights: seeds 1 to %llu, %llu operations: %llu adds (%llu refused), %llu rows attached (%llu "
+    "flights: seeds %llu to %llu, %llu operations: %llu adds (%llu refused), %llu rows attached "
+    "(%llu "
     "adds "
     "planned none), %llu rows hit (%llu hits on pending pages), %llu copies, %llu commits, %llu "
     "fails, %llu "
-    "cuts, %llu trees, %llu rows moved, %llu plans lost, %llu chunks died, %llu steps ended with "
+    "cuts, %llu trees, %llu rows moved, %llu plans lost, %llu pins, %llu chunks died, %llu steps "
+    "ended with "
     "an older one, %llu "
     "resumes, %llu reorders, %llu media declared (%llu turns), %llu hits with media, %llu torn "
     "chunks refused, %llu refused names\n",
+    n(first),
     n(seed),
     n(tally.operations),
     n(tally.adds),
@@ -172,6 +171,7 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
     n(tally.trees),
     n(tally.moves),
     n(tally.lost),
+    n(tally.pins),
     n(tally.dead_chunks),
     n(tally.doomed),
     n(tally.resumes),
@@ -181,16 +181,16 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
     n(tally.media_hits),
     n(tally.torn),
     n(tally.crowded));
-  INFO((verdict.empty() ? verdict : verdict.substr(seed) + "\n" + report(seed)));
+  INFO((verdict.empty() ? verdict : verdict.substr(ran) + "\n" + report(seed)));
   REQUIRE(verdict.empty());
   CHECK(tally.operations >= wanted);
   if (wanted >= 1'000'000) {  // the run was not idle
     for (std::uint64_t const count :
-         {tally.refused, tally.attached_rows, tally.attach_only, tally.pending_hits,
-          tally.copies,  tally.commits,       tally.fails,       tally.cuts,
-          tally.trees,   tally.moves,         tally.lost,        tally.dead_chunks,
-          tally.doomed,  tally.resumes,       tally.reorders,    tally.media,
-          tally.turns,   tally.media_hits,    tally.torn,        tally.crowded}) {
+         {tally.refused,  tally.attached_rows, tally.attach_only, tally.pending_hits, tally.copies,
+          tally.commits,  tally.fails,         tally.cuts,        tally.trees,        tally.moves,
+          tally.lost,     tally.pins,          tally.dead_chunks, tally.doomed,       tally.resumes,
+          tally.reorders, tally.media,         tally.turns,       tally.media_hits,   tally.torn,
+          tally.crowded}) {
       CHECK(count >= 100);
     }
   }

@@ -20,6 +20,7 @@
 
 #include "model/flights_device.hpp"
 #include "model/flights_media.hpp"
+#include "model/flights_mirror.hpp"
 #include "model/flights_operation.hpp"
 #include "model/naive.hpp"
 #include "support/either_policy.hpp"
@@ -30,7 +31,7 @@ namespace kvcache_test {
 struct FlightTally {
   std::uint64_t operations = 0, adds = 0, refused = 0, attached_rows = 0, hit_rows = 0, copies = 0;
   std::uint64_t commits = 0, fails = 0, cuts = 0, resumes = 0, reorders = 0;
-  std::uint64_t trees = 0, moves = 0, lost = 0;
+  std::uint64_t trees = 0, moves = 0, lost = 0, pins = 0;
   std::uint64_t dead_chunks = 0, doomed = 0, attach_only = 0, pending_hits = 0;
   std::uint64_t media = 0, turns = 0, media_hits = 0, torn = 0, crowded = 0;
 };
@@ -120,9 +121,11 @@ class FlightControl
  private:
   static Plane make(FlightSetting const& s)
   {
-    auto made = Plane::create(
-      {.pages = s.pages, .page_tokens = s.page_tokens, .max_sequences = max_sequences},
-      {.prefix = {}, .replacement = {.sieve = s.sieve}});
+    auto made = Plane::create({.pages = s.pages,
+                               .page_tokens = s.page_tokens,
+                               .max_sequences = max_sequences,
+                               .event_capacity = 64},
+                              {.prefix = {}, .replacement = {.sieve = s.sieve}});
     return std::move(*made);
   }
 };
@@ -196,6 +199,8 @@ struct FlightWorld {
   // The rows that a sequence has after a step that ran.
   std::map<std::pair<std::uint64_t, std::pair<std::uint32_t, std::uint32_t>>, FlightText> results;
   std::string said;
+  std::vector<kvcache::PinId> pins;
+  FlightMirror mirror;
 
   void say(std::string const& text) { said += text; }
 
@@ -310,8 +315,8 @@ struct FlightWorld {
   void check()
   {
     if (kvcache::Report const report = control.check_invariants(); !report) {
-      throw Broken{std::string("check_invariants: ") + report.broken + " at " +
-                   std::to_string(report.where)};
+      breaks_off(std::string("check_invariants: ") + report.broken + " at " +
+                 std::to_string(report.where));
     }
     require(control.digest() == twin.digest(), "two instances fed the same calls differ");
     for (FlightSequence const& s : live) {
@@ -320,6 +325,10 @@ struct FlightWorld {
     for (std::uint32_t page = 1; page <= setting.pages; ++page) {
       check_cached(kvcache::PageId{page});
     }
+    mirror.follow(control.events());
+    FlightMirror stored;
+    control.for_each_stored([&](kvcache::Event const& event) { stored.apply(event); });
+    require(mirror.pages == stored.pages, "a follower of the events mirrors another tree");
     kvcache::Stats const stats = control.stats();
     require_equal(stats.free + stats.held + stats.cached, setting.pages, "I1: sum of pages");
   }

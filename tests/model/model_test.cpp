@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random calls on a real cache against the naive model. KVCACHE_MODEL_OPS sets how many operations (default
-// 2,000,000), KVCACHE_MODEL_SEED replays one seed, KVCACHE_MODEL_SCRIPT the listing in a file (with the seed's setting).
+// 2,000,000), KVCACHE_MODEL_FIRST the first seed, KVCACHE_MODEL_SEED replays one seed, KVCACHE_MODEL_SCRIPT the listing in
+// a file (with the seed's setting).
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -24,7 +25,6 @@ using namespace kvcache_test;
 namespace {
 
 constexpr std::size_t script_length = 400;
-constexpr std::uint64_t first_seed = 1;
 
 std::optional<std::uint64_t> number_from(char const* variable)
 {
@@ -100,6 +100,7 @@ TEST_CASE("KVCache: random calls agree with the naive model", "[model][kv_cache]
   }
   std::uint64_t const wanted = number_from("KVCACHE_MODEL_OPS").value_or(2'000'000);
   std::uint64_t const seeds = (wanted + script_length - 1) / script_length;
+  std::uint64_t const first_seed = number_from("KVCACHE_MODEL_FIRST").value_or(1);
   Tally tally;
   std::optional<std::uint64_t> const failed = run_seeds(first_seed, first_seed + seeds, tally);
   std::printf(

@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,17 +28,46 @@ struct Broken {
   std::string what;
 };
 
+/// Without exceptions the child process that runs the script dies, which is a result too.
+[[noreturn]] inline void breaks_off(std::string const& what)
+{
+#if defined(__cpp_exceptions)
+  throw Broken{what};
+#else
+  std::fprintf(stderr, "%s\n", what.c_str());
+  std::abort();
+#endif
+}
+
+/// What broke in `body`, or nothing.
+template <class Body>
+std::string verdict_on(Body const& body)
+{
+#if defined(__cpp_exceptions)
+  try {
+    body();
+  } catch (Broken const& broken) {
+    return broken.what;
+  } catch (std::exception const& error) {
+    return std::string("exception: ") + error.what();
+  }
+#else
+  body();
+#endif
+  return {};
+}
+
 inline void require(bool holds, char const* what)
 {
   if (!holds) [[unlikely]] {
-    throw Broken{what};
+    breaks_off(what);
   }
 }
 inline void require(bool holds, char const* what, std::int64_t have, std::int64_t want)
 {
   if (!holds) [[unlikely]] {
-    throw Broken{std::string(what) + ": have " + std::to_string(have) + ", want " +
-                 std::to_string(want)};
+    breaks_off(std::string(what) + ": have " + std::to_string(have) + ", want " +
+               std::to_string(want));
   }
 }
 template <class A, class B>

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -106,7 +105,7 @@ void apply(World<T>& w, Operation const& o)
   w.books.step.disturbed = w.books.step.disturbed || (changed && !of_step);
   w.check_rows();
   if (kvcache::Report const report = w.cache.check_invariants(); !report) {
-    throw Broken{std::string("check_invariants: ") + report.broken};
+    breaks_off(std::string("check_invariants: ") + report.broken);
   }
 }
 
@@ -150,18 +149,13 @@ inline std::string verdict_of(Setting const& setting,
                               Tally& tally,
                               Listener const& tell = {})
 {
-  try {
+  return verdict_on([&] {
     if (setting.half) {
       run_script<kvcache::half>(setting, script, tally, tell);
     } else {
       run_script<float>(setting, script, tally, tell);
     }
-  } catch (Broken const& broken) {
-    return broken.what;
-  } catch (std::exception const& error) {
-    return std::string("exception: ") + error.what();
-  }
-  return {};
+  });
 }
 
 inline std::string verdict_apart(Setting const& setting, Script const& script)

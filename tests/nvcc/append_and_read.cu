@@ -12,7 +12,10 @@
 
 namespace {
 
-/// One warp per (token, layer): appends the token's K and V, then sums `key * value` over all it may see.
+constexpr float position_weight = 4096.0F;  // above every sum of rows
+
+/// One warp per (token, layer): appends the token's K and V, then sums `key * value` over all it may see, and adds
+/// its position.
 template <class Layout>
 __global__ void append_and_read(
   kvcache::BatchView<Layout> kv, std::int32_t kv_heads, float const* k, float const* v, float* sums)
@@ -32,7 +35,11 @@ __global__ void append_and_read(
       for (auto const tile : kv.tiles(layer, head, token)) {
         auto const raw = tile.raw();
         for (kvcache::Index r = 0; r < tile.rows(); ++r) {
-          for (std::int32_t d = warp.rank(); d < dim; d += warp.size()) {
+          bool const hidden = (tile.hidden(r) & 1) != 0;
+          if (hidden == tile.sees(r) || hidden != (tile.bias(r) < 0.0F)) {
+            sum += -1e9F;
+          }
+          for (std::int32_t d = warp.rank(); d < dim && !hidden; d += warp.size()) {
             using Traits = kvcache::ElementTraits<typename Layout::element>;
             std::size_t const at =
               static_cast<std::size_t>(r) * raw.row_elements + static_cast<std::size_t>(d);
@@ -45,7 +52,8 @@ __global__ void append_and_read(
         sum += __shfl_xor_sync(0xffffffffU, sum, lane);
       }
       if (warp.rank() == 0) {
-        sums[(layer * kv.num_tokens() + token) * kv_heads + head] = sum;
+        sums[(layer * kv.num_tokens() + token) * kv_heads + head] =
+          sum + position_weight * static_cast<float>(kv.position(token));
       }
     }
   }
@@ -63,9 +71,10 @@ T* to_device(std::vector<T> const& values)
   return static_cast<T*>(out);
 }
 
-/// Five tokens of one sequence in pages 3 and 1. Small whole numbers are exact in every element type.
+/// Five tokens of one sequence in pages 3 and 1, as a plain chunk or as a tree. Small whole numbers are exact in
+/// every element type.
 template <class Layout>
-bool try_layout(char const* name)
+bool try_layout(char const* name, bool tree)
 {
   kvcache::Error error;
   kvcache::Geometry const g =
@@ -80,11 +89,17 @@ bool try_layout(char const* name)
     k[i] = static_cast<float>(i % 7);
     v[i] = static_cast<float>(i % 3) - 1.0F;
   }
+  // A root, its children 1 and 2, and a child of each of these.
+  std::vector<std::uint64_t> const masks{0b00001, 0b00011, 0b00101, 0b01011, 0b10101};
+  constexpr float depth[tokens] = {0, 1, 1, 2, 2};
   std::vector<float> want(static_cast<std::size_t>(tokens));
-  float sum = 0.0F;
-  for (std::size_t i = 0; i < k.size(); ++i) {
-    sum += k[i] * v[i];
-    want[i / static_cast<std::size_t>(g.head_dim)] = sum;
+  for (std::size_t token = 0; token < want.size(); ++token) {
+    want[token] = position_weight * (tree ? depth[token] : static_cast<float>(token));
+    for (std::size_t i = 0; i < k.size(); ++i) {
+      std::size_t const row = i / static_cast<std::size_t>(g.head_dim);
+      bool const sees = tree ? (masks[token] >> row & 1) != 0 : row <= token;
+      want[token] += sees ? k[i] * v[i] : 0.0F;
+    }
   }
 
   auto const heads = static_cast<std::uint32_t>(g.kv_heads);
@@ -106,7 +121,8 @@ bool try_layout(char const* name)
     .counts = to_device(std::vector<kvcache::Index>{tokens, 1}),
     .token_row = to_device(std::vector<std::uint32_t>(tokens, 0)),
     .token_index = to_device(std::vector<kvcache::Index>{0, 1, 2, 3, 4}),
-    .chunk_first = to_device(std::vector<kvcache::Index>{0, tokens})};
+    .chunk_first = to_device(std::vector<kvcache::Index>{0, tokens}),
+    .token_mask = tree ? to_device(masks) : nullptr};
   float* const device_sums = to_device(sums);
   append_and_read<<<static_cast<unsigned>(g.layers), 32>>>(
     view, g.kv_heads, to_device(k), to_device(v), device_sums);
@@ -127,7 +143,7 @@ bool try_layout(char const* name)
       return false;
     }
   }
-  std::printf("%s: %zu sums are right\n", name, sums.size());
+  std::printf("%s, %s: %zu sums are right\n", name, tree ? "tree" : "chain", sums.size());
   return true;
 }
 
@@ -140,8 +156,11 @@ int main()
     std::printf("no GPU here: compiled, not run\n");
     return 77;
   }
-  bool good = try_layout<kvcache::PagedHeads<kvcache::half, 64, 4>>("f16, static");
-  good = try_layout<kvcache::PagedHeads<kvcache::bfloat16>>("bf16, dynamic") && good;
-  good = try_layout<kvcache::PagedHeads<float, 64>>("f32, page_tokens dynamic") && good;
+  bool good = true;
+  for (bool const tree : {false, true}) {
+    good = try_layout<kvcache::PagedHeads<kvcache::half, 64, 4>>("f16, static", tree) && good;
+    good = try_layout<kvcache::PagedHeads<kvcache::bfloat16>>("bf16, dynamic", tree) && good;
+    good = try_layout<kvcache::PagedHeads<float, 64>>("f32, page_tokens dynamic", tree) && good;
+  }
   return good ? 0 : 1;
 }

@@ -88,12 +88,14 @@ TEST_CASE("Pool: a device without memory is an error with the bytes, and nothing
       CHECK(pool.error().value > static_cast<std::int64_t>(needed));
     }
     CHECK(device.live_blocks() == 0);
+    CHECK(device.staging_blocks() == 0);
     CHECK(device.wrong_frees == 0);
   }
   kvcache_test::CountingDevice device;
   auto const pool = Pool<Layout>::create(geometry, pool_sizes(geometry, pages), {}, &device);
   REQUIRE(pool);
   CHECK(device.allocations == 2);
+  CHECK(device.live_bytes == pool->bytes());
 }
 
 TEST_CASE("Pool: more pages than 32-bit units can name are refused before any memory is asked for",

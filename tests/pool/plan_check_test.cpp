@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -154,6 +155,70 @@ TEST_CASE_METHOD(Fixture, "Pool: a plan with a bad chunk is refused whole", "[po
   slack.chunks[1].slack = -1;
   refused(slack, "plan.chunks.slack", -1, 3);
   CHECK(pool.apply(good()));
+}
+
+TEST_CASE_METHOD(Fixture, "Pool: a plan with a bad move is refused whole", "[pool][plan_check]")
+{
+  auto const with = [](RowMove move) {
+    Plan plan;
+    set_table(plan, 0, 0, {4});
+    plan.moves = {{PageId{1}, PageId{2}, 0, 3}, move};
+    return plan;
+  };
+  for (std::uint32_t const id : {0U, 5U, top}) {
+    refused(with({PageId{id}, PageId{1}, 0, 1}), "plan.moves", id, 4);
+    refused(with({PageId{1}, PageId{id}, 0, 1}), "plan.moves", id, 4);
+  }
+  for (Index const row : {-1, 4, std::numeric_limits<Index>::min()}) {
+    refused(with({PageId{1}, PageId{2}, row, 1}), "plan.moves.row", row, 4);
+    refused(with({PageId{1}, PageId{2}, 1, row}), "plan.moves.row", row, 4);
+  }
+  CHECK(pool.apply(with({PageId{4}, PageId{4}, 3, 0})));
+}
+
+TEST_CASE_METHOD(Fixture, "Pool: a plan with a bad tree is refused whole", "[pool][plan_check]")
+{
+  auto const with = [](Index tokens, std::uint32_t at, std::vector<Index> parents) {
+    Plan plan;
+    set_table(plan, 0, 0, {4});
+    add_chunk(plan, 1, 0, 1);
+    add_chunk(plan, 0, 2, tokens);
+    plan.chunks[1].parents_at = at;
+    plan.parents = std::move(parents);
+    return plan;
+  };
+  refused(with(3, 0, {-1, 0}), "plan.chunks.parents_at", 0, 2);
+  refused(with(3, 1, {-1, 0, 0}), "plan.chunks.parents_at", 1, 3);
+  refused(with(1, top - 1, {-1, 0, 0}), "plan.chunks.parents_at", top - 1, 3);
+  refused(with(3, 0, {-1, 0, 2}), "plan.parents", 2, 2);
+  refused(with(3, 0, {0, 0, 0}), "plan.parents", 0, 0);
+  refused(with(3, 0, {-1, -2, 0}), "plan.parents", -2, 1);
+  refused(with(3, 1, {-1, -1, 0, 7}), "plan.parents", 7, 2);
+  refused(with(3, 0, {-1, std::numeric_limits<Index>::max(), 0}),
+          "plan.parents",
+          std::numeric_limits<Index>::max(),
+          1);
+  Plan slack = with(3, 0, {-1, 0, 0});
+  slack.chunks[1].slack = 1;  // behind open drafts
+  CHECK(pool.apply(slack));
+  CHECK(pool.apply(with(3, 1, {9, -1, 0, 1})));  // what no chunk names may be anything
+}
+
+TEST_CASE("Pool: a tree of more tokens than a mask has bits is refused", "[pool][plan_check]")
+{
+  auto pool = Pool<Layout>::create(geometry, kvcache_test::pool_sizes(geometry, 40, 2, 100));
+  REQUIRE(pool);
+  Plan plan;
+  add_chunk(plan, 0, 0, 64);
+  plan.chunks[0].parents_at = 0;
+  plan.parents.assign(100, -1);
+  CHECK(pool->apply(plan));
+  plan.chunks[0].tokens = 65;
+  auto const applied = pool->apply(plan);
+  REQUIRE_FALSE(applied);
+  CHECK(std::string(applied.error().field) == "plan.chunks.tokens");
+  CHECK(applied.error().value == 65);
+  CHECK(applied.error().limit == 64);
 }
 
 TEST_CASE_METHOD(Fixture,

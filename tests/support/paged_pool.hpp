@@ -109,15 +109,47 @@ class PagedPool {
             .counts = counts_,
             .token_row = token_row_.data(),
             .token_index = token_index_.data(),
-            .chunk_first = chunk_first_.data()};
+            .chunk_first = chunk_first_.data(),
+            .token_mask = token_mask_.empty() ? nullptr : token_mask_.data()};
   }
 
   [[nodiscard]] Index num_tokens() const { return counts_[0]; }
   [[nodiscard]] kvcache::Geometry const& geometry() const { return geometry_; }
-  /// The rows that `token` of the step sees, as the model has them; empty for padding.
+  /// The rows up to that of `token`, its own included; none for padding.
   [[nodiscard]] Index sees(Index token) const
   {
     return std::max(token_index_[static_cast<std::size_t>(token)] + 1, 0);
+  }
+  /// Makes chunk `c` a tree: `parents[i]` is the place in the chunk of its token i's parent, -1 for none.
+  void plant(Index c, std::vector<Index> const& parents)
+  {
+    Index const first = chunk_first_[static_cast<std::size_t>(c)];
+    token_mask_.resize(token_row_.size());
+    token_parent_.resize(token_row_.size(), -1);
+    for (std::size_t i = 0; i < parents.size(); ++i) {
+      std::size_t const token = static_cast<std::size_t>(first) + i;
+      token_mask_[token] = std::uint64_t{1} << i;
+      token_parent_[token] = parents[i] < 0 ? -1 : first + parents[i];
+      if (parents[i] >= 0) {
+        token_mask_[token] |= token_mask_[static_cast<std::size_t>(token_parent_[token])];
+      }
+    }
+  }
+  /// Whether `token` sees row `i` of its sequence: asked of the parents, not of the masks.
+  [[nodiscard]] bool visible(Index token, Index i) const
+  {
+    if (token_mask_.empty() || token_mask_[static_cast<std::size_t>(token)] == 0) {
+      return i < sees(token);
+    }
+    Index first = 0;  // token of the chunk
+    for (Index const start : chunk_first_) {
+      first = start <= token ? start : first;
+    }
+    bool seen = i < token_index_[static_cast<std::size_t>(first)];
+    for (Index at = token; at >= 0; at = token_parent_[static_cast<std::size_t>(at)]) {
+      seen |= token_index_[static_cast<std::size_t>(at)] == i;
+    }
+    return seen;
   }
   [[nodiscard]] float const* key(Index token, std::int32_t layer, std::int32_t head, Index i) const
   {
@@ -251,6 +283,8 @@ class PagedPool {
   std::vector<std::uint32_t> token_row_;
   std::vector<Index> token_index_;
   std::vector<Index> chunk_first_;
+  std::vector<std::uint64_t> token_mask_;
+  std::vector<Index> token_parent_;
 };
 
 }  // namespace kvcache_test

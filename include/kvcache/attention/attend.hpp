@@ -19,6 +19,11 @@
 /// are never touched: a row of a block is reached through its own pointer, and only rows that hold tokens
 /// have one; this is also why a page may have any number of tokens.
 ///
+/// Trees of drafts: a block of 32 rows before the chunk is met as ever; from the chunk's first row on, each
+/// token gets a block of its own in which the rows of other branches are left out by the same pointers. So they
+/// are not read at all, a part in which a token sees no row is an empty one, and a tree that is a chain has the
+/// bits of a plain chunk.
+///
 /// What holds of the result, bit for bit. A plan gives the same bits whichever thread runs which item, in
 /// any order. Blocks start at multiples of 32 in the sequence and a query row never meets another, so with
 /// `workers = 1`, or with `split_rows` set, a row has the same bits whatever the chunk boundaries, the

@@ -54,6 +54,27 @@ void find_rows(BatchView<Layout> const& view,
   }
 }
 
+/// Moves the rows of the first `n` that `hidden` does not name together, and says how many: a block of what one token
+/// of a tree sees. The other rows are then not read, whatever they hold. The rest repeats the last.
+template <class T>
+[[nodiscard]] std::size_t drop_rows(BlockRows<T> const& from,
+                                    std::size_t n,
+                                    std::uint64_t hidden,
+                                    BlockRows<T>& to) noexcept
+{
+  std::size_t kept = 0;
+  for (std::size_t r = 0; r < n; ++r) {
+    if ((hidden >> r & 1) == 0) {
+      to.k[kept++] = from.k[r];
+    }
+  }
+  for (std::size_t r = kept; kept > 0 && r < BlockRows<T>::rows; ++r) {
+    to.k[r] = to.k[kept - 1];
+  }
+  to.to_value = from.to_value;
+  return kept;
+}
+
 /// The row of `out` and `lse`, counted over (token, query head), of an item's row `r`. An item's rows go
 /// by KV head, then token, then query head: what reads the same K lies together.
 [[nodiscard]] inline std::size_t output_row(AttentionShape const& shape,

@@ -26,7 +26,7 @@ namespace kvcache::inline v0_1 {
 struct AttentionItem {
   Index first_token;  ///< of the step
   Index tokens;
-  Index sees;               ///< rows that the first token may see; the next token sees one more
+  Index sees;               ///< rows up to the first token's own; one more for each token after it
   std::uint32_t row;        ///< table row of the sequence
   std::int32_t first_head;  ///< KV heads
   std::int32_t heads;

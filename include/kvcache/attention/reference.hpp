@@ -14,7 +14,8 @@
 ///
 /// It reads rows through `tiles`, `key`, `value` and `bias` only, and runs on a CPU thread, a GPU thread or
 /// a warp. Each member of the team computes every logit itself and keeps its share of the output, so no
-/// member waits for another: simple, and head_dim times too slow for a warp that minds.
+/// member waits for another: simple, and head_dim times too slow for a warp that minds. Rows that a tree
+/// hides come with a bias so low that their weight is exactly 0.
 
 namespace kvcache::inline v0_1 {
 

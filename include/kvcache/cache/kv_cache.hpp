@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/cache/check_calls.hpp>
 #include <kvcache/cache/explain.hpp>
 #include <kvcache/cache/options.hpp>
+#include <kvcache/cache/pin.hpp>
 #include <kvcache/cache/policies.hpp>
 #include <kvcache/cache/sequence.hpp>
 #include <kvcache/cache/step.hpp>
@@ -29,6 +31,7 @@
 ///
 /// The cache owns the bytes of K and V and who may share them; the model, its weights and its attention
 /// kernels stay the engine's.
+/// Debug builds recount all invariants after each call that is not const (`KVCACHE_CHECK_CALLS`, `core/config.hpp`).
 /// **Threads** one owner; const calls may run beside each other.
 
 namespace kvcache::inline v0_1 {
@@ -71,7 +74,9 @@ class KVCache {
                          .max_sequences = options.max_sequences,
                          .max_sequence_tokens = options.max_sequence_tokens,
                          .max_step_tokens = options.max_step_tokens,
-                         .vocabulary = options.vocabulary};
+                         .vocabulary = options.vocabulary,
+                         .watermark = options.watermark,
+                         .event_capacity = options.event_capacity};
     if (error.why == Why::ok) {
       error = sizes.complete();
     }
@@ -89,7 +94,8 @@ class KVCache {
     }
     KVCache cache;
     if (!detail::memory_sufficed_for([&] {
-          cache.anchor_ = new detail::Anchor{nullptr, &KVCache::close, &KVCache::info, 0};
+          cache.anchor_ =
+            new detail::Anchor{nullptr, &KVCache::close, &KVCache::info, &KVCache::unpin, 0};
           cache.state_ = detail::Box<State>::make(std::move(*control), std::move(*pool), geometry);
         })) {
       return Error{Why::no_memory,
@@ -130,6 +136,15 @@ class KVCache {
   {
     return state_->control.probe(prompt);
   }
+  /// Whether a request, or a suspended sequence, has room for all that it may grow to. **Errors** see `Control::admit`.
+  [[nodiscard]] Result<Admission> admit(Prompt const& prompt) const
+  {
+    return state_->control.admit(prompt);
+  }
+  [[nodiscard]] Result<Admission> admit(Sequence const& suspended, StreamRef stream = {}) const
+  {
+    return state_->control.admit(suspended.id_in(state_.get()), StreamId{stream.number});
+  }
   /// Attaches the longest cached prefix. **Cost** O(prompt). **Errors** see `Control::open`.
   [[nodiscard]] Result<Sequence> open(Prompt const& prompt)
   {
@@ -143,17 +158,23 @@ class KVCache {
   /// Cuts to the first `length` rows and returns the length kept. **Errors** see `Control::truncate`.
   [[nodiscard]] Result<Index> truncate(Sequence const& sequence, Index length)
   {
-    return state_->control.truncate(sequence.id_in(state_.get()), length);
+    auto kept = state_->control.truncate(sequence.id_in(state_.get()), length);
+    detail::check_call(state_->control);
+    return kept;
   }
   /// Preempted: pages and table row go back, identity and tokens stay. **Errors** see `Control::suspend`.
   Result<Done> suspend(Sequence const& sequence) noexcept
   {
-    return state_->control.suspend(sequence.id_in(state_.get()));
+    auto done = state_->control.suspend(sequence.id_in(state_.get()));
+    detail::check_call_or_abort(state_->control);
+    return done;
   }
   /// Attaches what is still cached of a suspended sequence. **Errors** see `Control::resume`.
   [[nodiscard]] Result<Hit> resume(Sequence const& sequence, StreamRef stream = {})
   {
-    return state_->control.resume(sequence.id_in(state_.get()), StreamId{stream.number});
+    auto hit = state_->control.resume(sequence.id_in(state_.get()), StreamId{stream.number});
+    detail::check_call(state_->control);
+    return hit;
   }
   /// Beams: sequence i goes on as a copy of what sequence `parents[i]` was, all at once.
   /// **Errors** see `Control::reorder`.
@@ -166,12 +187,29 @@ class KVCache {
     for (std::size_t i = 0; i < sequences.size(); ++i) {
       ids[i] = sequences[i].id_in(state_.get());
     }
-    return state_->control.reorder(ids, parents);
+    auto done = state_->control.reorder(ids, parents);
+    detail::check_call(state_->control);
+    return done;
   }
   /// The sequences that the last step that failed cut back; see `Control::cuts`.
   [[nodiscard]] std::span<Cut const> cuts() const noexcept { return state_->control.cuts(); }
+  /// Keeps the whole pages that are cached of a prefix, such as a system prompt, until the pin goes.
+  /// **Errors** see `Control::pin`.
+  [[nodiscard]] Result<Pin> pin(Prompt const& prefix)
+  {
+    auto const id = state_->control.pin(prefix);
+    detail::check_call(state_->control);
+    if (!id) {
+      return id.error();
+    }
+    return Pin(anchor_, *id);
+  }
   /// Nothing cached in the domain is found any more; open sequences keep their rows and publish no more.
-  void forget(Domain const& domain) noexcept { state_->control.forget(domain); }
+  void forget(Domain const& domain) noexcept
+  {
+    state_->control.forget(domain);
+    detail::check_call_or_abort(state_->control);
+  }
 
   // ---- steps
 
@@ -179,6 +217,7 @@ class KVCache {
   [[nodiscard]] Result<Step> begin(StreamRef stream = {})
   {
     auto const id = state_->control.begin(StreamId{stream.number});
+    detail::check_call(state_->control);
     if (!id) {
       return id.error();
     }
@@ -225,6 +264,10 @@ class KVCache {
   {
     return state_->control.holders(page);
   }
+  /// What happened to the cached pages, for those who follow; see `EventLog` and `Options::event_capacity`.
+  [[nodiscard]] EventLog const& events() const noexcept { return state_->control.events(); }
+  /// What control knows and this class does not repeat: use by owner, pins, the pages that prompts find.
+  [[nodiscard]] ControlPlane const& control() const noexcept { return state_->control; }
   [[nodiscard]] std::uint64_t digest() const noexcept { return state_->control.digest(); }
   /// Recounts everything from scratch. **Cost** O(all state), allocates.
   [[nodiscard]] Report check_invariants() const { return state_->control.check_invariants(); }
@@ -234,7 +277,15 @@ class KVCache {
 
   static void close(void* state, SequenceId id) noexcept
   {
-    static_cast<State*>(state)->control.close(id);
+    auto& control = static_cast<State*>(state)->control;
+    control.close(id);
+    detail::check_call_or_abort(control);
+  }
+  static void unpin(void* state, PinId id) noexcept
+  {
+    auto& control = static_cast<State*>(state)->control;
+    control.unpin(id);
+    detail::check_call_or_abort(control);
   }
   static SequenceInfo info(void const* state, SequenceId id) noexcept
   {
@@ -243,6 +294,7 @@ class KVCache {
   }
   [[nodiscard]] Result<Sequence> handle(Result<SequenceId> const& id)
   {
+    detail::check_call(state_->control);
     if (!id) {
       return id.error();
     }

@@ -19,8 +19,10 @@ struct Options {
   Index max_sequence_tokens = 0;      ///< 0: as many as the pool holds
   Index max_step_tokens = 8192;       ///< of one step, over all its chunks
   Token vocabulary = 0;               ///< tokens are below this; 0: any that is not negative
-  Storage storage{};                  ///< the caller's memory for the pages; empty: the cache's own
-  Device* device = nullptr;           ///< null: the host; else it outlives the cache
+  PageCount watermark = 0;  ///< pages that `admit` leaves to the sequences that run already
+  std::uint32_t event_capacity = 0;  ///< events that are kept for followers; 0: none are made
+  Storage storage{};                 ///< the caller's memory for the pages; empty: the cache's own
+  Device* device = nullptr;          ///< null: the host; else it outlives the cache
   typename Policy::prefix::Options prefix{};
   typename Policy::replacement::Options replacement{};
 };

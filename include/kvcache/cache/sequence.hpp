@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/pins.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/prefix/match.hpp>
@@ -22,7 +23,16 @@ struct Anchor {
   void* cache = nullptr;  // null once the cache is gone
   void (*close)(void* cache, SequenceId) noexcept = nullptr;
   SequenceInfo (*info)(void const* cache, SequenceId) noexcept = nullptr;
+  void (*unpin)(void* cache, PinId) noexcept = nullptr;
   std::uint64_t handles = 0;
+
+  /// A handle goes; the last one of a cache that is gone takes the anchor with it.
+  static void leave(Anchor* anchor) noexcept
+  {
+    if (--anchor->handles == 0 && anchor->cache == nullptr) {
+      delete anchor;
+    }
+  }
 };
 
 }  // namespace detail
@@ -71,9 +81,7 @@ class Sequence {
     if (anchor_->cache != nullptr) {
       anchor_->close(anchor_->cache, id_);
     }
-    if (--anchor_->handles == 0 && anchor_->cache == nullptr) {
-      delete anchor_;
-    }
+    detail::Anchor::leave(anchor_);
     anchor_ = nullptr;
     id_ = {};
   }

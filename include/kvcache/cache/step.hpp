@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/cache/check_calls.hpp>
 #include <kvcache/cache/sequence.hpp>
 #include <kvcache/control/plan.hpp>
 #include <kvcache/control/prompt.hpp>
@@ -52,25 +53,22 @@ class Step {
   /// **Errors** a `Shortage`, nothing changed: the step goes on without the chunk.
   [[nodiscard]] Result<Index, Shortage> add(Sequence const& sequence, Chunk const& chunk)
   {
-    return live().control.add(id_, sequence.id_in(state_), chunk);
+    auto added = live().control.add(id_, sequence.id_in(state_), chunk);
+    detail::check_call(state_->control);
+    return added;
   }
 
   /// Makes the plan and applies it to the pool. **Stream** ordered on the step's; does not wait. On the host, which
   /// has no streams, the kernels of the steps before have run by then.
-  /// **Errors** `stale_step`, `no_memory`; the step can still be dropped.
+  /// **Errors** `stale_step`, `no_memory`; nothing changed, the step is still open.
   [[nodiscard]] Result<Done> submit()
   {
     State& state = live();
-    if (auto made = state.control.submit(id_); !made) {
-      return made.error();
-    }
-    submitted_ = true;
-    if (auto applied = state.pool.apply(state.control.plan(id_), stream_); !applied) {
-      Error const error = applied.error();
-      end();
-      return error;
-    }
-    return Done{};
+    auto done =
+      state.control.submit(id_, [&](Plan const& plan) { return state.pool.apply(plan, stream_); });
+    submitted_ = submitted_ || done.has_value();
+    detail::check_call(state.control);
+    return done;
   }
 
   /// What the kernels see. **Pre** `submit` succeeded.
@@ -115,11 +113,13 @@ class Step {
                     "kvcache: this Step is over: it was committed, or moved from");
     return *state_;
   }
-  Result<Done> over(Result<Done> done) noexcept
+  Result<Done> over(Result<Done> done)
   {
+    State const& state = *state_;
     if (done) {
       state_ = nullptr;
     }
+    detail::check_call(state.control);
     return done;
   }
   void end() noexcept
@@ -132,6 +132,7 @@ class Step {
     } else {
       state_->control.drop(id_);
     }
+    detail::check_call_or_abort(state_->control);
     state_ = nullptr;
   }
 

@@ -36,12 +36,10 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   using Base::twins;
 
   /// What the chunk needs and finds. **Post** `twins` are the pages that it attaches to.
-  [[nodiscard]] ChunkState draft(StepState const& t,
-                                 SequenceId id,
-                                 SequenceState const& s,
-                                 Chunk const& chunk)
+  /// **Pre** `c` is new.
+  void draft(
+    StepState const& t, SequenceId id, SequenceState const& s, Chunk const& chunk, ChunkState& c)
   {
-    ChunkState c{};
     c.sequence = id;
     c.named = !chunk.tokens.empty();
     c.draft = chunk.draft || !chunk.parents.empty();
@@ -65,7 +63,6 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       c.taken = needs > has ? needs - has : 0;  // pages of strays may serve
       find_copy(t, s, c);
     }
-    return c;
   }
 
   /// Memory for the chunk, so that the moves after it cannot fail. **Errors** `std::bad_alloc`.
@@ -212,10 +209,12 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   }
 
  private:
-  /// The chunk is accepted whole, as is everything of its sequence in flight, and its tokens are known.
+  /// The chunk is accepted whole, as is everything of its sequence in flight, and its tokens are known. Where it moves rows
+  /// it is not: if its sequence leaves before the plan is made, nobody moves them.
   [[nodiscard]] bool exact(SequenceState const& s, ChunkState const& c) const noexcept
   {
-    bool all = c.named && !c.draft && s.domain_generation == book.tree().generation(s.domain);
+    bool all = c.named && !c.draft && s.strays.empty() &&
+               s.domain_generation == book.tree().generation(s.domain);
     for (Flight const& flight : s.in_flight()) {
       all = all && this->chunk_of(flight).named && !this->chunk_of(flight).draft;
     }
@@ -314,6 +313,9 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
 
   [[nodiscard]] bool take(StepState& t, SequenceState& s, ChunkState& c) noexcept
   {
+    if (c.taken == 0) {
+      return true;
+    }
     if (c.taken > book.room(t.stream)) {
       return false;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/admission_calls.hpp>
 #include <kvcache/control/control_state.hpp>
 #include <kvcache/control/make_plan.hpp>
 #include <kvcache/control/media_moves.hpp>
@@ -9,7 +10,6 @@
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/refusals.hpp>
 #include <kvcache/control/self_check.hpp>
-#include <kvcache/control/sequence_calls.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/stats.hpp>
 #include <kvcache/control/step_state.hpp>
@@ -47,8 +47,8 @@ namespace kvcache::inline v0_1 {
 
 /// See the file comment.
 template <class Allocator, class Prefix, class Replacement>
-class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
-  using Base = SequenceCalls<Allocator, Prefix, Replacement>;
+class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
+  using Base = AdmissionCalls<Allocator, Prefix, Replacement>;
 
  public:
   using Base::options;
@@ -126,14 +126,15 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
         error.why != Why::ok) {
       return refused(error);
     }
-    detail::ChunkState c{};
+    detail::ChunkState
+      c;  // its initialisers do; braces clear it whole first, a tenth of a decode step
     Error named{};
     if (!detail::memory_sufficed_for([&] {
           named = detail::name_chunk(state_, *s, id, state_.planned_end(*s), chunk);
           if (named.why != Why::ok) {
             return;
           }
-          c = state_.draft(*t, sequence, *s, chunk);
+          state_.draft(*t, sequence, *s, chunk, c);
           state_.reserve(*t, *s, c);
         })) {
       return refused(detail::no_memory(chunk.tokens.size()));
@@ -169,15 +170,27 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
   /// **Cost** O(chunks + table entries). **Errors** `stale_step`, `no_memory`.
   [[nodiscard]] Result<Done> submit(StepId id)
   {
+    return submit(id, [](Plan const&) { return Result<Done>(Done{}); });
+  }
+  /// As above, for who has the pool too: `apply(plan)` takes the plan there, last of all that can fail. Where it
+  /// returns an error so does this call, and nothing changed.
+  template <class Apply>
+  [[nodiscard]] Result<Done> submit(StepId id, Apply&& apply)
+  {
     StepState* const t = state_.find(id, Stage::open);
     if (t == nullptr) {
       return detail::stale(id);
     }
-    state_.settle_orphans(*t);
+    state_.find_unwanted(*t);
     if (!detail::memory_sufficed_for([&] { detail::make_plan(state_, *t); })) {
       t->plan.clear();
       return detail::no_memory(t->tokens.size());
     }
+    if (auto applied = apply(std::as_const(t->plan)); !applied) {
+      t->plan.clear();
+      return applied;
+    }
+    state_.settle_orphans(*t);
     detail::mark_planned(state_, *t);
     t->stage = Stage::submitted;
     state_.update_fences(t->stream);
@@ -234,14 +247,14 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
   /// As above, with the number of accepted tokens of each planned chunk; none was planned by count.
   Result<Done> commit(StepId id, std::span<Index const> accepted)
   {
-    std::vector<Outcome> outcomes;
-    if (!detail::memory_sufficed_for([&] { outcomes.resize(accepted.size()); })) {
+    outcomes_.clear();
+    if (!detail::memory_sufficed_for([&] { detail::reserve_to(outcomes_, accepted.size()); })) {
       return detail::no_memory(accepted.size());
     }
-    for (std::size_t i = 0; i < accepted.size(); ++i) {
-      outcomes[i].accepted = accepted[i];
+    for (Index const n : accepted) {
+      outcomes_.push_back({.accepted = n, .tokens = {}});
     }
-    return commit(id, std::span<Outcome const>(outcomes));
+    return commit(id, std::span<Outcome const>(outcomes_));
   }
 
   /// Retires a submitted step that did not run to its end: its plan was applied, its rows never existed, and later steps of the stream
@@ -315,6 +328,7 @@ class Control : public SequenceCalls<Allocator, Prefix, Replacement> {
   }
 
   Plan no_plan_{};
+  std::vector<Outcome> outcomes_;  // of `commit`, kept to allocate nothing
 };
 
 }  // namespace kvcache::inline v0_1

@@ -5,6 +5,7 @@
 #include <kvcache/control/named_span.hpp>
 #include <kvcache/control/options.hpp>
 #include <kvcache/control/page_book.hpp>
+#include <kvcache/control/pins.hpp>
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/stats.hpp>
@@ -48,7 +49,7 @@ struct ControlState {
                typename Prefix::Options prefix,
                typename Replacement::Options replacement)
       : options(o),
-        book(o.page_tokens, o.pages, prefix, replacement),
+        book(o.page_tokens, o.pages, prefix, replacement, o.event_capacity),
         sequences(o.max_sequences),
         steps(std::size_t{max_streams} * steps_per_stream)
   {
@@ -74,6 +75,7 @@ struct ControlState {
   std::uint64_t next_step = 1;
   std::vector<Cut>
     cuts;  // sequences that a failed step cut back, until the next call that fails one
+  std::vector<PinState> pins;
   std::vector<PageId> twins;  // of `publish` and `add`, kept to allocate nothing
   std::vector<Token> text;    // of `add`, likewise
   MediaTable media;

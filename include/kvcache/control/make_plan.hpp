@@ -21,6 +21,7 @@ template <class State>
 void make_plan(State const& state, StepState& t)
 {
   Plan& plan = t.plan;
+  plan.clear();
   plan.step = t.id;
   plan.stream = t.stream;
   plan.slot = static_cast<std::uint32_t>(&t - state.steps.data());
@@ -37,7 +38,7 @@ void make_plan(State const& state, StepState& t)
         c.copy_rows > 0) {  // an orphan's too: its sequence, or a fork, may have kept the copy
       plan.copies.push_back({c.copy_source, c.copy_target, c.copy_rows});
     }
-    if (c.dead || (c.orphan && c.orphan_table.empty())) {
+    if (c.dead || c.unwanted || (c.orphan && c.orphan_table.empty())) {
       continue;
     }
     SequenceState const& s = state.sequences[c.sequence.slot];

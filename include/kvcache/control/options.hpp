@@ -18,6 +18,8 @@ struct ControlOptions {
   Index max_sequence_tokens = 0;      ///< 0: as many as the pool holds
   Index max_step_tokens = 8192;       ///< tokens of one step, over all its chunks
   Token vocabulary = 0;               ///< tokens are below this; 0: any token that is not negative
+  PageCount watermark = 0;  ///< pages that `admit` leaves to the sequences that run already
+  std::uint32_t event_capacity = 0;  ///< events that are kept for followers; 0: none are made
 
   static constexpr std::uint32_t max_rows = 1U << 20;
 
@@ -46,6 +48,16 @@ struct ControlOptions {
     }
     if (max_step_tokens < 1 || max_step_tokens > (1 << 24)) {
       return {Why::bad_config, "max_step_tokens", max_step_tokens, "must be 1 to", 1 << 24};
+    }
+    if (watermark >= pages) {
+      return {Why::bad_config,
+              "watermark",
+              watermark,
+              "must be below the pages of the pool, of which there are",
+              pages};
+    }
+    if (event_capacity > (1U << 26)) {
+      return {Why::bad_config, "event_capacity", event_capacity, "must be 0 to", 1 << 26};
     }
     if (vocabulary < 0) {
       return {Why::bad_config, "vocabulary", vocabulary, "must be 0 (any) or the number of tokens"};

@@ -153,7 +153,9 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
  private:
   using Base::allocator_;
   using Base::cached_;
+  using Base::events_;
   using Base::fences_;
+  using Base::indexed_;
   using Base::page_tokens_;
   using Base::policy_;
   using Base::tree_;
@@ -258,6 +260,10 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     if (popped.removed_span) {
       policy_.on_remove(span);
     }
+    indexed_[popped.domain.value] -= n;
+    for (PageId const page : std::span(journal.pages_).subspan(page_at)) {
+      events_.removed(popped.domain, page);
+    }
   }
 
   /// The entry's place in the tree is still there and still empty.
@@ -302,6 +308,8 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
       }
       return;
     }
+    indexed_[entry.domain.value] += entry.pages;
+    events_.stored(entry.domain, entry.parent, pages, tokens);
     cached_ += entry.pages;
     evicted_ -= entry.pages;
     if (!grow_span) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/events.hpp>
 #include <kvcache/control/fences.hpp>
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/hash.hpp>
@@ -48,11 +49,13 @@ class PageLedger {
   PageLedger(std::int32_t page_tokens,
              PageCount pages,
              typename Prefix::Options prefix,
-             typename Replacement::Options replacement)
+             typename Replacement::Options replacement,
+             std::uint32_t event_capacity)
       : allocator_(pages),
         tree_(page_tokens, pages, prefix),
         policy_(replacement),
         fences_(pages),
+        events_(event_capacity, page_tokens),
         uses_(std::size_t{pages} + 1),
         page_tokens_(page_tokens)
   {
@@ -64,10 +67,27 @@ class PageLedger {
   [[nodiscard]] Fences& fences() noexcept { return fences_; }
   [[nodiscard]] Fences const& fences() const noexcept { return fences_; }
   [[nodiscard]] PageCount num_free() const noexcept { return allocator_.num_free(); }
+  [[nodiscard]] EventLog const& events() const noexcept { return events_; }
   /// Pages that only the tree holds.
   [[nodiscard]] PageCount num_cached() const noexcept { return cached_; }
 
-  DomainId intern(Domain const& domain) { return tree_.intern(domain); }
+  /// **Errors** `std::bad_alloc`, nothing changed.
+  DomainId intern(Domain const& domain)
+  {
+    if (indexed_.size() == indexed_.capacity()) {
+      indexed_.reserve(2 * indexed_.size() + 1);  // first: a number that was given stays
+    }
+    DomainId const id = tree_.intern(domain);
+    if (indexed_.size() <= id.value) {
+      indexed_.resize(std::size_t{id.value} + 1);  // numbers are given in turn
+    }
+    return id;
+  }
+  /// Pages of the domain in the tree.
+  [[nodiscard]] PageCount num_indexed(DomainId id) const noexcept
+  {
+    return id.value < indexed_.size() ? indexed_[id.value] : 0;
+  }
 
   /// What the span of the cached `page` waits for.
   [[nodiscard]] PendingTag const& tag(PageId page) const noexcept
@@ -138,12 +158,8 @@ class PageLedger {
                std::span<PageId const> pages,
                bool alone)
   {
-    reserve_span();
-    SpanId const span = tree_.insert(domain, parent, tokens, pages, alone);
-    tags_[span.value] = {};
-    for (PageId const page : pages) {
-      allocator_.share(page);
-    }
+    insert(domain, parent, tokens, pages, alone);
+    events_.stored(domain, parent, pages, tokens);
   }
 
   /// As `publish`, for pages that the chunk `tag` will write. The step becomes a holder too.
@@ -154,17 +170,24 @@ class PageLedger {
                        std::span<PageId const> pages,
                        PendingTag const& tag)
   {
-    publish(domain, parent, tokens, pages, false);
+    insert(domain, parent, tokens, pages, false);
     tags_[tree_.span_of(pages.back()).value] = tag;
     for (PageId const page : pages) {
       allocator_.share(page);
     }
   }
-  /// The pending span of `page` has its bytes, unless its domain was forgotten meanwhile.
-  void settle(PageId page) noexcept
+  /// The pending `page`, the `index`-th of its sequences, has its bytes, unless its domain was forgotten meanwhile.
+  void settle(PageId page, std::size_t index) noexcept
   {
     if (tree_.contains(page)) {
-      tags_[tree_.span_of(page).value] = {};
+      SpanId const span = tree_.span_of(page);
+      auto const p = static_cast<std::size_t>(page_tokens_);
+      std::size_t const first = index * p - static_cast<std::size_t>(tree_.first_token(span));
+      tags_[span.value] = {};
+      events_.stored(tree_.domain(span),
+                     tree_.previous_page(page),
+                     std::span(&page, 1),
+                     tree_.tokens(span).subspan(first, p));
     }
   }
   /// Takes a pending `page` out of the index; neither the tree nor the step holds it any more.
@@ -174,9 +197,11 @@ class PageLedger {
     if (tree_.contains(page)) {
       PageId out{};
       SpanId const span = tree_.span_of(page);
+      DomainId const tree_domain = tree_.domain(span);
       if (tree_.pop_tail(span, 1, &out, nullptr).removed_span) {
         policy_.on_remove(span);
       }
+      --indexed_[tree_domain.value];
       allocator_.release(page);
     }
     release(page);
@@ -197,6 +222,39 @@ class PageLedger {
         cached_ -= allocator_.count(page) == 1 ? 1U : 0U;
         release(page);
       });
+    indexed_[domain.value] = 0;
+    events_.cleared(domain);
+  }
+
+  /// Calls `visit(Event const&)` for each page that is not pending, parents first.
+  template <class Visit>
+  void for_each_stored(Visit&& visit) const
+  {
+    std::vector<bool> seen(tree_.span_id_bound());
+    std::vector<SpanId> path;
+    auto const p = static_cast<std::size_t>(page_tokens_);
+    for (std::uint32_t value = 1; value <= allocator_.capacity(); ++value) {
+      if (!tree_.contains(PageId{value})) {
+        continue;
+      }
+      for (SpanId at = tree_.span_of(PageId{value}); at.value != nil && !seen[at.value];
+           at = tree_.parent(at)) {
+        seen[at.value] = true;
+        path.push_back(at);
+      }
+      for (; !path.empty(); path.pop_back()) {
+        SpanId const span = path.back();
+        auto const pages = tree_.pages(span);
+        for (std::size_t i = 0; i < pages.size() && tag(span).step.value == 0; ++i) {
+          visit(Event{.number = events_.next() - 1,
+                      .kind = EventKind::stored,
+                      .domain = tree_.domain(span),
+                      .page = pages[i],
+                      .parent = tree_.previous_page(pages[i]),
+                      .tokens = tree_.tokens(span).subspan(i * p, p)});
+        }
+      }
+    }
   }
 
   /// Equal for two books that were fed the same calls. **Cost** O(pages + tokens).
@@ -222,6 +280,7 @@ class PageLedger {
     }
     PageCount cached = 0;
     std::uint32_t idle = 0;
+    std::vector<PageCount> indexed(indexed_.size());
     for (std::uint32_t value = 1; value <= allocator_.capacity(); ++value) {
       PageId const page{value};
       if (!tree_.contains(page)) {
@@ -230,6 +289,7 @@ class PageLedger {
       SpanId const span = tree_.span_of(page);
       bool const unused = allocator_.count(page) == 1;
       cached += unused ? 1U : 0U;
+      indexed[tree_.domain(span).value] += 1;
       if ((allocator_.count(tree_.last_page(span)) == 1) != unused) {
         return "a span is used in part";
       }
@@ -246,10 +306,28 @@ class PageLedger {
     if (cached != cached_ || idle != policy_.size()) {
       return "I6: evictable pages were miscounted";
     }
+    if (indexed != indexed_) {
+      return "pages of a domain were miscounted";
+    }
     return nullptr;
   }
 
  protected:
+  /// Adds pages to the index, which becomes a holder of each.
+  void insert(DomainId domain,
+              PageId parent,
+              std::span<Token const> tokens,
+              std::span<PageId const> pages,
+              bool alone)
+  {
+    reserve_span();
+    SpanId const span = tree_.insert(domain, parent, tokens, pages, alone);
+    tags_[span.value] = {};
+    indexed_[domain.value] += static_cast<PageCount>(pages.size());
+    for (PageId const page : pages) {
+      allocator_.share(page);
+    }
+  }
   /// Room in the policy and the tags for one span more. **Errors** `std::bad_alloc`.
   void reserve_span()
   {
@@ -273,8 +351,10 @@ class PageLedger {
   Prefix tree_;
   Replacement policy_;
   Fences fences_;
-  std::vector<PendingTag> tags_;   // by span
-  ZeroArray<std::uint32_t> uses_;  // by page: how often it was given out to be written
+  EventLog events_;
+  std::vector<PendingTag> tags_;    // by span
+  std::vector<PageCount> indexed_;  // by domain: pages in the tree
+  ZeroArray<std::uint32_t> uses_;   // by page: how often it was given out to be written
   std::int32_t page_tokens_;
   PageCount cached_ = 0;
 };

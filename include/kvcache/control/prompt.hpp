@@ -18,6 +18,8 @@ struct Prompt {
   Domain const* domain = nullptr;  ///< null: the empty domain
   Index fresh_tail = 1;  ///< tokens at the end that are always left to compute; at least 1
   StreamId stream{};     ///< whose steps will compute the rest: their pending pages are found too
+  Index max_tokens = 0;  ///< prompt and answer together, at most; 0: nobody knows
+  Index promised = 0;    ///< rows that a `probe` found, for the figures of what came of it
   std::span<MediaSpan const> media{};  ///< in order, without overlap, inside the prompt
 };
 
@@ -41,6 +43,19 @@ struct Outcome {
   std::span<Token const> tokens{};  ///< their names, where the chunk gave only a count
   /// Of a tree: the places in the chunk of the accepted tokens, each a child of the one before it; `accepted` of them.
   std::span<Index const> path{};
+};
+
+/// Whether there is room for a request, now and when it has grown.
+struct Admission {
+  PageCount prompt = 0;     ///< pages that its tokens take of what is available
+  PageCount full = 0;       ///< the same once it has grown to `max_tokens`
+  PageCount available = 0;  ///< pages that are free or evictable now
+  PageCount growth =
+    0;  ///< pages that the sequences which run may yet take, up to their `max_tokens`
+  bool fits =
+    false;  ///< `full` and the watermark fit what is available, or `full` does and nothing runs
+  bool fits_beside_growth =
+    false;  ///< even if all that run grow to their end: nobody will be preempted
 };
 
 /// What a prefix hit gives.

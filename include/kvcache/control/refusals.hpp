@@ -2,8 +2,10 @@
 #pragma once
 
 #include <kvcache/control/options.hpp>
+#include <kvcache/control/pins.hpp>
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/step_state.hpp>
+#include <kvcache/control/tree.hpp>
 #include <kvcache/core/error.hpp>
 #include <kvcache/core/ids.hpp>
 
@@ -90,6 +92,19 @@ namespace kvcache::inline v0_1::detail {
 {
   if (prompt.fresh_tail < 1) {
     return {Why::bad_config, "fresh_tail", prompt.fresh_tail, "must be at least", 1};
+  }
+  if (prompt.promised < 0) {
+    return {Why::bad_config, "promised", prompt.promised, "must be at least", 0};
+  }
+  if (prompt.max_tokens != 0 && prompt.max_tokens < static_cast<Index>(prompt.tokens.size())) {
+    return {Why::bad_config,
+            "max_tokens",
+            prompt.max_tokens,
+            "must be 0 (unknown), or at least the tokens of the prompt,",
+            static_cast<std::int64_t>(prompt.tokens.size())};
+  }
+  if (prompt.max_tokens > options.max_sequence_tokens) {
+    return too_large("max_tokens", static_cast<std::size_t>(prompt.max_tokens), options);
   }
   if (prompt.tokens.size() > static_cast<std::size_t>(options.max_sequence_tokens)) {
     return too_large("prompt.tokens", prompt.tokens.size(), options);
@@ -251,6 +266,21 @@ namespace kvcache::inline v0_1::detail {
           "is not over; commit, fail or drop it first"};
 }
 
+[[nodiscard]] inline Error stale(PinId id) noexcept
+{
+  return {Why::stale_pin, "pin", id.slot, "was let go, or never made here"};
+}
+[[nodiscard]] inline Error nothing_to_pin(std::size_t tokens) noexcept
+{
+  return {Why::bad_config,
+          "prefix.tokens",
+          static_cast<std::int64_t>(tokens),
+          "must begin with a whole page that is cached; compute the prefix first"};
+}
+[[nodiscard]] inline Error not_suspended(SequenceId id) noexcept
+{
+  return {Why::bad_config, "sequence", id.slot, "is not suspended"};
+}
 [[nodiscard]] inline Error behind_tree(SequenceId id) noexcept
 {
   return {

@@ -46,7 +46,7 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
         c.copy_source = zero_page;
       }
       for (PageCount i = 0; i < c.pending; ++i) {
-        book.settle(t.pending[c.pending_at + i]);
+        book.settle(t.pending[c.pending_at + i], c.pending_index + i);
       }
       if (c.counts()) {
         accept(t, c, outcome);
@@ -126,11 +126,10 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     retire(t);
   }
 
-  /// Before the plan is made: what an orphan would have written is pending for nobody, unless others attached.
-  void settle_orphans(StepState& t) noexcept
+  /// Before the plan is made: an orphan is computed only where others attached to what it writes.
+  void find_unwanted(StepState& t) const noexcept
   {
-    for (std::size_t k = t.chunks.size(); k-- > 0;) {
-      ChunkState& c = t.chunks[k];
+    for (ChunkState& c : t.chunks) {
       bool wanted = false;
       for (PageCount i = 0; i < c.pending; ++i) {
         PageId const page = t.pending[c.pending_at + i];
@@ -138,7 +137,15 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
           2U + (book.tree().contains(page) ? 1U : 0U);  // step, orphans, tree
         wanted = wanted || book.allocator().count(page) > ours;
       }
-      if (c.orphan && !c.dead && !wanted) {
+      c.unwanted = c.orphan && !c.dead && !wanted;
+    }
+  }
+  /// When the plan is certain: what the others would have written is pending for nobody.
+  void settle_orphans(StepState& t) noexcept
+  {
+    for (std::size_t k = t.chunks.size(); k-- > 0;) {
+      ChunkState& c = t.chunks[k];
+      if (c.unwanted) {
         this->retract(t, c);
         c.orphan_table.clear();
       }

@@ -15,20 +15,20 @@
 
 namespace kvcache::inline v0_1::detail {
 
-/// Calls `visit(PageId)` for every hold of a step in flight: what sequences let go of, copies' sources, pending pages.
+/// Calls `visit(StepState, PageId)` for every hold of a step in flight: what sequences let go of, copies' sources, pending pages.
 template <class State, class Visit>
 void for_each_step_hold(State const& state, Visit&& visit)
 {
   for (StepState const& t : state.steps) {
     for (PageId const page : t.orphans) {
-      visit(page);
+      visit(t, page);
     }
     for (ChunkState const& c : t.chunks) {
       if (c.copies()) {
-        visit(c.copy_source);
+        visit(t, c.copy_source);
       }
       for (PageCount i = 0; i < c.pending; ++i) {
-        visit(t.pending[c.pending_at + i]);
+        visit(t, t.pending[c.pending_at + i]);
       }
     }
   }
@@ -41,7 +41,7 @@ template <class State>
 {
   PageCount fenced = state.book.fences().num_waiting();
   std::size_t visited = 0;
-  for_each_step_hold(state, [&](PageId page) {
+  for_each_step_hold(state, [&](StepState const&, PageId page) {
     std::uint32_t const indexed = state.book.tree().contains(page) ? 1U : 0U;
     std::uint32_t const holders = state.book.allocator().count(page) - indexed;
     std::uint32_t same = 1;
@@ -49,7 +49,7 @@ template <class State>
     if (holders > 1) {
       std::size_t at = 0;
       same = 0;
-      for_each_step_hold(state, [&](PageId other) {
+      for_each_step_hold(state, [&](StepState const&, PageId other) {
         same += other == page ? 1U : 0U;
         seen = seen || (other == page && at < visited);
         ++at;
@@ -102,6 +102,12 @@ template <class State>
       h = mix_spans(h, s.media);
     }
   }
+  for (PinState const& pin : state.pins) {
+    h = mix(h, pin.generation);
+    for (PageId const page : pin.table) {
+      h = mix(h, page.value);
+    }
+  }
   for (std::uint32_t const slot : state.free_slots) {
     h = mix(h, slot);
   }
@@ -123,6 +129,25 @@ template <class State>
     }
   }
   return h;
+}
+
+/// The last row of `s` lies inside a page, and a step in flight has yet to write rows of it up to there. Who attaches
+/// to pending pages takes whole ones; cutting and forking keep part of one only over rows that are written.
+template <class State>
+[[nodiscard]] bool stands_on_unwritten(State const& state, SequenceState const& s) noexcept
+{
+  auto const part = static_cast<std::size_t>(s.length() / state.options.page_tokens);
+  if (s.length() % state.options.page_tokens == 0 || part >= s.table.size()) {
+    return false;
+  }
+  for (StepState const& t : state.steps) {
+    for (ChunkState const& c : t.chunks) {
+      if (c.first_index < s.length() && t.will_write(c, s.table[part], part)) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 /// Invariants I1 to I7: conservation, holders, tables, evictable pages, the tree.
@@ -170,6 +195,9 @@ template <class State>
     if (s.table.size() != state.pages_kept(s)) {
       return {"I5: pages of a sequence differ from ceil(rows / page_tokens)", slot};
     }
+    if (stands_on_unwritten(state, s)) {
+      return {"I3: a sequence keeps part of a page over rows that are not written", slot};
+    }
     Index before = s.in_place() - 1;
     for (Index const stray : s.strays) {
       if (stray <= before) {
@@ -188,6 +216,12 @@ template <class State>
       if (tree.contains(s.table[i]) && i == 0 && tree.previous_page(s.table[i]) != zero_page) {
         return {"a cached page stands at another index in a table", slot};
       }
+    }
+  }
+  for (std::uint32_t slot = 0; slot < state.pins.size(); ++slot) {
+    if (!hold(state.pins[slot].table) ||
+        state.pins[slot].live() == state.pins[slot].table.empty()) {
+      return {"a pin holds no page, or what is no page of the pool", slot};
     }
   }
   if (live + state.free_slots.size() != state.sequences.size()) {

@@ -42,10 +42,7 @@ class SequenceCalls {
     }
     std::optional<DomainId> const domain = tree().find(domain_of(prompt));
     detail::NamedPrompt named;
-    Error error{};
-    if (!detail::memory_sufficed_for(
-          [&] { error = detail::name_known(state_, prompt, matchable(prompt), named); }) ||
-        error.why != Why::ok) {
+    if (name(prompt, matchable(prompt), named).why != Why::ok) {
       return {.rows = 0, .shared_rows = 0, .new_pages = 0, .miss = Miss::never_seen};
     }
     Match const match = detail::match_rows(
@@ -77,13 +74,15 @@ class SequenceCalls {
           if (named.why != Why::ok) {
             return;
           }
-          s.domain = state_.book.intern(domain_of(prompt));
+          std::optional<DomainId> const known = tree().find(domain_of(prompt));
           s.attach_limit = detail::whole_spans(s.media, matchable(prompt));
-          match =
-            detail::match_rows(state_, s.domain, text, s.media, s.attach_limit, prompt.stream);
+          match = detail::match_rows(
+            state_, known.value_or(DomainId{nil}), text, s.media, s.attach_limit, prompt.stream);
           state_.attach(s, prompt.tokens.size(), match);
           auto const rows = static_cast<std::ptrdiff_t>(match.rows(options().page_tokens));
           s.tokens.assign(text.begin(), text.begin() + rows);
+          // Last: a name that was given cannot be taken back.
+          s.domain = known ? *known : state_.book.intern(domain_of(prompt));
         }) ||
         named.why != Why::ok) {
       s.table.clear();
@@ -95,6 +94,10 @@ class SequenceCalls {
     state_.hold(s, static_cast<PageCount>(match.full_pages), prompt.stream);
     state_.stats.prompt_tokens += prompt.tokens.size();
     state_.stats.hit_tokens += static_cast<std::uint64_t>(s.length());
+    state_.stats.promised_tokens += static_cast<std::uint64_t>(prompt.promised);
+    state_.stats.promised_hits +=
+      static_cast<std::uint64_t>(prompt.promised < s.length() ? prompt.promised : s.length());
+    s.max_tokens = prompt.max_tokens;
     state_.stats.misses[static_cast<std::size_t>(match.miss)] += 1;
     return state_.enter(s, match.miss);
   }
@@ -132,6 +135,7 @@ class SequenceCalls {
     s.domain = from->domain;
     s.domain_generation = from->domain_generation;
     s.attach_limit = from->attach_limit;
+    s.max_tokens = from->max_tokens;
     s.stream = from->stream;
     s.bound_until = from->bound_until;
     auto const whole = static_cast<PageCount>(length / options().page_tokens);
@@ -188,6 +192,8 @@ class SequenceCalls {
     }
     state_.vacate(*s);
     s->suspended = true;
+    s->suspensions += 1;
+    state_.stats.suspensions += 1;
     return Done{};
   }
   /// Attaches what is still cached of a suspended sequence; the rest of its tokens is to be added again.
@@ -200,7 +206,7 @@ class SequenceCalls {
       return detail::stale(id);
     }
     if (!s->suspended) {
-      return Error{Why::bad_config, "sequence", id.slot, "is not suspended"};
+      return detail::not_suspended(id);
     }
     if (state_.free_rows.empty()) {
       return detail::no_rows(options());
@@ -216,6 +222,8 @@ class SequenceCalls {
     s->attach_limit = rows;
     s->cached = s->length();
     s->miss = match.miss;
+    s->lost += rows - s->length();
+    state_.stats.lost_tokens += static_cast<std::uint64_t>(rows - s->length());
     state_.hold(*s, static_cast<PageCount>(match.full_pages), stream);
     return Hit{.rows = s->length(),
                .shared_rows = match.full_pages * options().page_tokens,
@@ -276,7 +284,9 @@ class SequenceCalls {
                         .pages = static_cast<PageCount>(s->table.size()),
                         .row = s->row,
                         .suspended = s->suspended,
-                        .miss = s->miss};
+                        .miss = s->miss,
+                        .suspensions = s->suspensions,
+                        .lost = s->lost};
   }
   /// The sequence's pages in order, empty for a stale one; valid until the next call that changes control.
   [[nodiscard]] std::span<PageId const> table(SequenceId id) const noexcept
@@ -313,6 +323,17 @@ class SequenceCalls {
   {
     auto const tokens = static_cast<Index>(prompt.tokens.size());
     return tokens > prompt.fresh_tail ? tokens - prompt.fresh_tail : 0;
+  }
+  /// The prompt as the tree knows it, if it may be opened.
+  [[nodiscard]] Error name(Prompt const& prompt,
+                           Index limit,
+                           detail::NamedPrompt& named) const noexcept
+  {
+    Error error{};
+    return detail::memory_sufficed_for(
+             [&] { error = detail::name_known(state_, prompt, limit, named); })
+             ? error
+             : detail::no_memory(prompt.tokens.size());
   }
   [[nodiscard]] bool has_room() const noexcept
   {

@@ -22,6 +22,8 @@ struct SequenceInfo {
   RowId row{};  ///< of the page table
   bool suspended = false;
   Miss miss = Miss::none;
+  std::uint32_t suspensions = 0;  ///< how often it was preempted
+  Index lost = 0;                 ///< rows that were gone when it came back, over all times
 };
 
 /// A sequence that a failed step cut back: what lies beyond `length` must be computed again.
@@ -59,6 +61,9 @@ struct SequenceState {
   Index cached = 0;
   Index attach_limit = 0;  // rows beyond this are always computed
   Miss miss = Miss::none;
+  Index max_tokens = 0;  // that it may grow to; 0: nobody knows
+  std::uint32_t suspensions = 0;
+  Index lost = 0;         // rows that were gone when it came back
   PageCount indexed = 0;  // leading pages that are in the tree, as whole pages of this sequence
   PageCount synced = 0;   // leading table entries that the pools hold
   std::vector<NamedSpan> media;  // declared, in order; the rows may be yet to come

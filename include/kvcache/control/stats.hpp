@@ -29,6 +29,10 @@ struct Stats {
 
   std::uint64_t prompt_tokens = 0;     ///< tokens of all prompts opened
   std::uint64_t hit_tokens = 0;        ///< of these, rows that came from the tree
+  std::uint64_t promised_tokens = 0;   ///< rows that prompts came with a promise for
+  std::uint64_t promised_hits = 0;     ///< of these, rows that were still there
+  std::uint64_t suspensions = 0;       ///< sequences that were preempted, each time counted
+  std::uint64_t lost_tokens = 0;       ///< rows of theirs that were gone when they came back
   std::uint64_t misses[num_misses]{};  ///< opens by `Miss`
   std::uint64_t planned_rows = 0;      ///< rows of submitted steps
   std::uint64_t committed_rows = 0;
@@ -39,6 +43,26 @@ struct Stats {
   std::uint64_t copied_pages = 0;  ///< copies in submitted plans
   std::uint64_t merged_pages = 0;  ///< duplicates replaced by a cached page at commit
   std::uint64_t shortages = 0;
+
+  friend bool operator==(Stats const&, Stats const&) = default;
+};
+
+/// What the steps of one stream keep from others.
+struct StreamUse {
+  std::uint32_t steps = 0;  ///< open or submitted
+  StepId oldest{};          ///< of these; 0 where there is none
+  std::uint64_t age = 0;    ///< steps that were begun, on any stream, since the oldest was
+  PageCount waiting = 0;    ///< pages without a holder that wait for these steps
+  PageCount held =
+    0;  ///< holds that the steps have: pending pages, sources of copies, pages let go
+};
+
+/// What one domain has of the pool.
+struct DomainUse {
+  PageCount indexed = 0;  ///< pages in the tree
+  PageCount tables = 0;  ///< entries in tables of its sequences; a page that two share counts twice
+  PageCount pinned = 0;  ///< pages that pins of it hold
+  std::uint32_t sequences = 0;
 };
 
 /// The verdict of `check_invariants`.

@@ -27,10 +27,11 @@ struct ChunkState {
   bool named = false;        // the tokens are known
   bool draft = false;        // may be accepted in part
   bool unpublished = false;  // the part page left the index to be written in place
-  bool orphan = false;   // its sequence was closed, cut or suspended: the result counts for nobody
-  bool dead = false;     // an earlier step that it depends on failed
-  bool planned = false;  // it is in the plan
-  bool tree = false;     // its tokens have parents, in the step's list from `parents_at` on
+  bool orphan = false;    // its sequence was closed, cut or suspended: the result counts for nobody
+  bool dead = false;      // an earlier step that it depends on failed
+  bool unwanted = false;  // an orphan that need not be computed
+  bool planned = false;   // it is in the plan
+  bool tree = false;      // its tokens have parents, in the step's list from `parents_at` on
   std::size_t parents_at = 0;
   Index first_moved = -1;  // the first row of its sequence that its plan moves, once submitted ...
   Index moved_until = 0;   // ... from rows before this one

@@ -28,14 +28,19 @@ class LogicError : public std::exception {
 
 namespace detail {
 
+/// The end of the program, for callers that may not throw: destructors, and builds without exceptions.
+[[noreturn]] inline void fail_hard(char const* sentence) noexcept
+{
+  std::fputs(sentence, stderr);
+  std::fputc('\n', stderr);
+  std::abort();
+}
 [[noreturn]] inline void fail(char const* sentence)
 {
 #if defined(__cpp_exceptions)
   throw LogicError(sentence);
 #else
-  std::fputs(sentence, stderr);
-  std::fputc('\n', stderr);
-  std::abort();
+  fail_hard(sentence);
 #endif
 }
 

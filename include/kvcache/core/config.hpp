@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// \file The only place that asks which compiler is at work.
+/// \file The only place that asks which compiler is at work, and in which build.
 ///
 /// Three builds read these headers: a plain host compiler, the same with the CUDA headers on its path,
 /// and nvcc. A function marked KVCACHE_HOST_DEVICE runs in all of them, on both sides of nvcc, and
@@ -13,4 +13,15 @@
 #else
 #define KVCACHE_HAS_CUDA 0
 #define KVCACHE_HOST_DEVICE
+#endif
+
+/// 1: the facade recounts everything after each call that may have changed it, and a broken invariant ends in the
+/// failure hook. **Cost** O(all state) a call: pages, tokens and spans. 0: no code at all. Debug builds have 1, as
+/// they have `assert`; define it to choose. Nothing changes its size, but say the same in all files of a program.
+#if !defined(KVCACHE_CHECK_CALLS)
+#if defined(NDEBUG)
+#define KVCACHE_CHECK_CALLS 0
+#else
+#define KVCACHE_CHECK_CALLS 1
+#endif
 #endif

@@ -17,6 +17,7 @@ enum class Why : std::uint8_t {
   bad_token,       ///< a token lies outside the vocabulary
   stale_sequence,  ///< the sequence was closed, or never opened here
   stale_step,      ///< the step was committed, dropped or failed
+  stale_pin,       ///< the pin was let go, or never made here
   busy,            ///< the sequence or the stream is in a step that must end first
   suspended,       ///< the sequence gave its pages back; resume it first
   no_pages,        ///< not enough pages now; closing, committing or evicting can free some
@@ -38,6 +39,8 @@ enum class Why : std::uint8_t {
       return "stale sequence";
     case Why::stale_step:
       return "stale step";
+    case Why::stale_pin:
+      return "stale pin";
     case Why::busy:
       return "busy";
     case Why::suspended:

@@ -78,6 +78,7 @@ class Result {
   [[nodiscard]] T const* operator->() const { return &value(); }
   [[nodiscard]] T& operator*() & { return value(); }
   [[nodiscard]] T const& operator*() const& { return value(); }
+  [[nodiscard]] T&& operator*() && { return std::move(*this).value(); }
 
  private:
   union {

@@ -1,38 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/device/launch_lists.hpp>
+
 #include <cstddef>
 #include <cstdint>
 
-/// \file Memory and copies of one device, behind a table of functions that is touched once a step.
+/// \file Memory and launches of one device, behind a table of functions that is touched five times a step.
 ///
-/// The pool keeps its bytes on a `Device`. `HostDevice` is the one here; a CUDA device is another. Every
-/// call that moves bytes takes a stream and never waits for it.
+///   upload       host buffer > block           the one transfer of a step
+///   write_words  block > tables, step arrays   launches: they read their lists in device memory,
+///   move_rows    pages > pages, in order       their arguments hold for the pool's life,
+///   copy_pages   pages > pages                 a graph may capture them
+///   count_up     lengths > indices, lengths
+///
+/// `HostDevice` is the one here; a CUDA device is another. Every call that moves bytes takes a stream and never
+/// waits for it.
 
 namespace kvcache::inline v0_1 {
 
 /// A stream of the device: its handle (a `cudaStream_t`; nothing on the host), and the number by which
-/// control knows it. Steps of one number run one after the other.
+/// control knows it. Steps of one number run one after the other. What is asked for without a handle
+/// happens before all that is asked for later, on any stream.
 struct StreamRef {
   void* handle = nullptr;
   std::uint32_t number = 0;
-};
-
-/// `blocks` pieces of `bytes`: piece i goes from `source + i * stride` to `target + i * stride`.
-struct StridedCopy {
-  std::byte const* source;
-  std::byte* target;
-  std::size_t bytes;
-  std::size_t stride;
-  std::uint32_t blocks;
-};
-
-/// `count` numbers from `*start + offset` on go to `target`: the indices of tokens whose first place the device knows.
-struct IndexRun {
-  std::int32_t const* start;
-  std::int32_t* target;
-  std::int32_t count;
-  std::int32_t offset = 0;
 };
 
 /// Memory of one device. Implementations are used by one thread at a time.
@@ -45,17 +37,34 @@ class Device {
 
   /// Memory at a multiple of 128 bytes, contents unspecified; null when there is none.
   [[nodiscard]] virtual std::byte* allocate(std::size_t bytes) noexcept = 0;
+  /// **Pre** no work that uses the memory is waiting on a stream.
   virtual void deallocate(std::byte* memory, std::size_t bytes) noexcept = 0;
-  /// Copies host bytes to the device. **Stream** ordered; `source` may be reused when the call returns.
+  /// Host memory that uploads read (pinned, where the device knows such), at a multiple of 128 bytes; null when there
+  /// is none.
+  [[nodiscard]] virtual std::byte* allocate_staging(std::size_t bytes) noexcept = 0;
+  /// **Pre** no upload that reads the memory is waiting on a stream.
+  virtual void deallocate_staging(std::byte* memory, std::size_t bytes) noexcept = 0;
+
+  /// Copies host bytes to the device. **Stream** ordered. **Pre** `source` stays as it is until the stream has passed.
   virtual void upload(std::byte* target,
                       void const* source,
                       std::size_t bytes,
                       StreamRef stream) noexcept = 0;
-  virtual void zero(std::byte* target, std::size_t bytes, StreamRef stream) noexcept = 0;
-  /// Copies inside the device; pieces of one call do not overlap. **Stream** ordered, one launch.
-  virtual void copy(StridedCopy const* copies, std::size_t count, StreamRef stream) noexcept = 0;
-  /// Reads `start` and writes `target` on the device. **Stream** ordered, one launch.
-  virtual void count_up(IndexRun const* runs, std::size_t count, StreamRef stream) noexcept = 0;
+  /// Sets each byte. **Stream** ordered.
+  virtual void fill(std::byte* target,
+                    std::byte value,
+                    std::size_t bytes,
+                    StreamRef stream) noexcept = 0;
+
+  /// Runs `LaunchLists::words`; the targets do not overlap. **Stream** ordered, one launch.
+  virtual void write_words(LaunchCell cell, StreamRef stream) noexcept = 0;
+  /// Runs `LaunchLists::moves`: of pieces with the same number (which have the same tile), one after the other in the
+  /// order of the list; pieces of different number do not overlap. **Stream** ordered, one launch.
+  virtual void move_rows(LaunchCell cell, StreamRef stream) noexcept = 0;
+  /// Runs `LaunchLists::copies`; what one writes no other reads or writes. **Stream** ordered, one launch.
+  virtual void copy_pages(LaunchCell cell, StreamRef stream) noexcept = 0;
+  /// Runs `LaunchLists::runs`; no two have the same length. **Stream** ordered, one launch.
+  virtual void count_up(LaunchCell cell, StreamRef stream) noexcept = 0;
 };
 
 }  // namespace kvcache::inline v0_1

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <kvcache/device/device.hpp>
+#include <kvcache/device/launch_lists.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <new>
 
@@ -22,36 +24,75 @@ class HostDevice final : public Device {
   {
     ::operator delete(memory, alignment);
   }
+  [[nodiscard]] std::byte* allocate_staging(std::size_t bytes) noexcept override
+  {
+    return allocate(bytes);
+  }
+  void deallocate_staging(std::byte* memory, std::size_t bytes) noexcept override
+  {
+    deallocate(memory, bytes);
+  }
+
   void upload(std::byte* target, void const* source, std::size_t bytes, StreamRef) noexcept override
   {
     std::memcpy(target, source, bytes);
   }
-  void zero(std::byte* target, std::size_t bytes, StreamRef) noexcept override
+  void fill(std::byte* target, std::byte value, std::size_t bytes, StreamRef) noexcept override
   {
-    std::memset(target, 0, bytes);
+    std::memset(target, static_cast<int>(value), bytes);
   }
-  void copy(StridedCopy const* copies, std::size_t count, StreamRef) noexcept override
+
+  void write_words(LaunchCell cell, StreamRef) noexcept override
   {
-    for (std::size_t i = 0; i < count; ++i) {
-      StridedCopy const& c = copies[i];
-      for (std::uint32_t block = 0; block < c.blocks; ++block) {
-        std::memcpy(c.target + block * c.stride, c.source + block * c.stride, c.bytes);
-      }
-    }
+    std::byte const* const block = *cell;
+    each<WordRun>(block, lists(block).words, [block](WordRun const& run) {
+      std::memcpy(run.target, block + run.source_at, run.words * sizeof *run.target);
+    });
   }
-  void count_up(IndexRun const* runs, std::size_t count, StreamRef) noexcept override
+  void move_rows(LaunchCell cell, StreamRef) noexcept override
   {
-    for (std::size_t i = 0; i < count; ++i) {
-      std::int32_t const start = *runs[i].start + runs[i].offset;
-      for (std::int32_t k = 0; k < runs[i].count; ++k) {
-        runs[i].target[k] = start + k;
-      }
-    }
+    each<StridedCopy>(*cell, lists(*cell).moves, copy);
+  }
+  void copy_pages(LaunchCell cell, StreamRef) noexcept override
+  {
+    each<StridedCopy>(*cell, lists(*cell).copies, copy);
+  }
+  void count_up(LaunchCell cell, StreamRef) noexcept override
+  {
+    each<IndexRun>(
+      *cell, lists(*cell).runs, [](IndexRun const run) {  // a copy: stores may not change it
+        std::int32_t const least = run.first - run.slack;
+        std::int32_t const length = *run.length;
+        std::int32_t const start = length < least ? least : length > run.first ? run.first : length;
+        for (std::int32_t k = 0; k < run.count; ++k) {
+          run.target[k] = start + k;
+        }
+        *run.length = start + run.count;
+      });
   }
 
  private:
   static constexpr std::align_val_t alignment{
     4096};  // pages of the machine, so that a pool starts on one
+
+  [[nodiscard]] static LaunchLists const& lists(std::byte const* block) noexcept
+  {
+    return *reinterpret_cast<LaunchLists const*>(block);
+  }
+  template <class Record, class Work>
+  static void each(std::byte const* block, LaunchList const& list, Work&& work) noexcept
+  {
+    auto const* const records = reinterpret_cast<Record const*>(block + list.at);
+    for (std::uint64_t i = 0; i < list.count; ++i) {
+      work(records[i]);
+    }
+  }
+  static void copy(StridedCopy const& c) noexcept
+  {
+    for (std::uint32_t block = 0; block < c.blocks; ++block) {
+      std::memcpy(c.target + block * c.stride, c.source + block * c.stride, c.bytes);
+    }
+  }
 };
 
 }  // namespace kvcache::inline v0_1

@@ -61,6 +61,57 @@ namespace kvcache::inline v0_1::detail {
   return {};
 }
 
+[[nodiscard]] inline Error check(RowMove const& move, ControlOptions const& options) noexcept
+{
+  for (PageId const page : {move.source, move.target}) {
+    if (page == zero_page || page.value > options.pages) {
+      return {
+        Why::bad_config, "plan.moves", page.value, "must name pages from 1 to", options.pages};
+    }
+  }
+  for (Index const row : {move.source_row, move.target_row}) {
+    if (row < 0 || row >= options.page_tokens) {
+      return {Why::bad_config,
+              "plan.moves.row",
+              row,
+              "must be 0 or more and below page_tokens, which is",
+              options.page_tokens};
+    }
+  }
+  return {};
+}
+
+/// **Pre** the chunk's numbers are right, and it is a tree.
+[[nodiscard]] inline Error check_tree(PlannedChunk const& chunk, Plan const& plan) noexcept
+{
+  if (chunk.tokens > Plan::max_tree_tokens) {
+    return {Why::bad_config,
+            "plan.chunks.tokens",
+            chunk.tokens,
+            "of a tree must be at most",
+            Plan::max_tree_tokens};
+  }
+  if (std::uint64_t{chunk.parents_at} + static_cast<std::uint64_t>(chunk.tokens) >
+      plan.parents.size()) {
+    return {Why::bad_config,
+            "plan.chunks.parents_at",
+            chunk.parents_at,
+            "must leave its tokens inside plan.parents, which holds",
+            static_cast<std::int64_t>(plan.parents.size())};
+  }
+  for (Index i = 0; i < chunk.tokens; ++i) {
+    Index const parent = plan.parents[chunk.parents_at + static_cast<std::size_t>(i)];
+    if (parent < -1 || parent >= i) {
+      return {Why::bad_config,
+              "plan.parents",
+              parent,
+              "must be -1 or name a token of the chunk before this one, which is token",
+              i};
+    }
+  }
+  return {};
+}
+
 [[nodiscard]] inline Error check(PlannedChunk const& chunk, ControlOptions const& options) noexcept
 {
   if (chunk.row.value >= options.max_sequences) {
@@ -120,6 +171,11 @@ namespace kvcache::inline v0_1::detail {
       return {Why::bad_config, "plan.ids", page.value, "must name pages from 1 to", options.pages};
     }
   }
+  for (RowMove const& move : plan.moves) {
+    if (Error const error = check(move, options); error.why != Why::ok) {
+      return error;
+    }
+  }
   for (PageCopy const& copy : plan.copies) {
     if (Error const error = check(copy, options); error.why != Why::ok) {
       return error;
@@ -129,6 +185,11 @@ namespace kvcache::inline v0_1::detail {
   for (PlannedChunk const& chunk : plan.chunks) {
     if (Error const error = check(chunk, options); error.why != Why::ok) {
       return error;
+    }
+    if (chunk.parents_at != nil) {
+      if (Error const error = check_tree(chunk, plan); error.why != Why::ok) {
+        return error;
+      }
     }
     tokens += chunk.tokens;
   }

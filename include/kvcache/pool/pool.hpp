@@ -11,7 +11,10 @@
 #include <kvcache/device/host_device.hpp>
 #include <kvcache/layout/footprint.hpp>
 #include <kvcache/layout/geometry.hpp>
+#include <kvcache/pool/meta_map.hpp>
+#include <kvcache/pool/plan_block.hpp>
 #include <kvcache/pool/plan_check.hpp>
+#include <kvcache/pool/staging.hpp>
 #include <kvcache/pool/storage.hpp>
 #include <kvcache/view/batch_view.hpp>
 #include <kvcache/view/segment_view.hpp>
@@ -24,12 +27,14 @@
 /// \file The bytes behind the page ids, on one device.
 ///
 ///   arena   [ zeros | page 1 | page 2 | ... ]     own or the caller's; layout decides the inside of a page
-///   meta    [ table: rows x row_pages | layer offsets | lengths | a set of step arrays per slot ]   addresses never change
+///   meta    [ step arrays of each slot | table: rows x row_pages | layer offsets | lengths ]   addresses never change
+///   block   what a slot's plan brings, uploaded from the slot's own host buffer; grows with the largest plan
 ///
 /// A worker holds a pool and no scheduler: it applies the plans of control in order, and hands views to its
 /// kernels. Table rows persist from step to step, a plan brings only what changed.
 ///
-/// Cost: applying a plan uploads its deltas and 12 bytes a token, and copies what it says; nothing else moves.
+/// Cost: applying a plan is one upload and four launches, whatever the batch: table entries and step arrays, row
+/// moves, page copies, and the places of the tokens. `pool/plan_block.hpp` has the bytes.
 /// **Threads** one owner.
 
 namespace kvcache::inline v0_1 {
@@ -40,7 +45,8 @@ class Pool {
  public:
   using View = BatchView<Layout>;
 
-  /// **Pre** `geometry` and `options` went through `complete`. `device` outlives the pool; null: the host.
+  /// **Pre** `geometry` and `options` went through `complete`. `device` outlives the pool; null: the host. The pool
+  /// outlives its work on the device.
   /// **Errors** a field that cannot work; `no_memory` with the bytes asked for.
   [[nodiscard]] static Result<Pool> create(Geometry const& geometry,
                                            ControlOptions const& options,
@@ -55,7 +61,7 @@ class Pool {
       return error;
     }
     Pool pool(geometry, options, device);
-    if (!detail::memory_sufficed_for([&] { pool.staging_.resize(pool.step_words(), -1); }) ||
+    if (!detail::memory_sufficed_for([&] { pool.write_layer_offsets(); }) ||
         !pool.allocate(storage)) {
       return Error{Why::no_memory,
                    "pool bytes",
@@ -75,11 +81,10 @@ class Pool {
         meta_(std::exchange(other.meta_, nullptr)),
         owns_arena_(other.owns_arena_),
         latest_(other.latest_),
-        staging_(std::move(other.staging_)),
-        copies_(std::move(other.copies_))
+        layer_offsets_(std::move(other.layer_offsets_))
   {
     for (std::uint32_t slot = 0; slot < Plan::num_slots; ++slot) {
-      staged_tokens_[slot] = other.staged_tokens_[slot];
+      slots_[slot] = std::exchange(other.slots_[slot], {});
     }
   }
   Pool(Pool const&) = delete;
@@ -91,7 +96,10 @@ class Pool {
       device().deallocate(arena_, arena_bytes());
     }
     if (meta_ != nullptr) {
-      device().deallocate(meta_, meta_bytes());
+      device().deallocate(meta_, meta_map().bytes());
+    }
+    for (Slot& slot : slots_) {
+      slot.staging.release(device());
     }
   }
 
@@ -101,8 +109,15 @@ class Pool {
   {
     return footprint_.pool_bytes(options_.pages);
   }
-  /// Bytes of pages and tables.
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return arena_bytes() + meta_bytes(); }
+  /// Bytes of device memory: pages, tables, and the blocks of the slots that had plans.
+  [[nodiscard]] std::uint64_t bytes() const noexcept
+  {
+    std::uint64_t sum = arena_bytes() + meta_map().bytes();
+    for (Slot const& slot : slots_) {
+      sum += slot.staging.capacity();
+    }
+    return sum;
+  }
   /// The first byte of a page. **Pre** `page.value <= pages`.
   [[nodiscard]] std::byte* page(PageId page) const noexcept
   {
@@ -110,37 +125,44 @@ class Pool {
   }
 
   /// Brings tables and pages to where the step's kernels expect them.
-  /// **Stream** ordered on `stream`; does not wait. **Cost** O(plan + bytes copied).
-  /// **Errors** a plan that is not for a pool of this shape is refused whole; `no_memory`.
+  /// **Pre** the step of the slot's plan before is over: the stream has passed it. **Stream** ordered on `stream`; does
+  /// not wait. **Cost** O(plan + bytes copied); one upload and four launches. A slot's first plan, and one larger than
+  /// all before it, take memory and one upload more.
+  /// **Errors** a plan that is not for a pool of this shape is refused whole; `no_memory`, nothing changed.
   [[nodiscard]] Result<Done> apply(Plan const& plan, StreamRef stream = {})
   {
     if (Error const error = detail::check(plan, options_); error.why != Why::ok) {
       return error;
     }
-    if (!detail::memory_sufficed_for([&] { stage(plan); })) {
-      return Error{Why::no_memory,
-                   "plan.chunks",
-                   static_cast<std::int64_t>(plan.chunks.size()),
-                   "the host has no memory to stage the plan"};
+    Slot& slot = slots_[plan.slot];
+    detail::MetaMap const meta = meta_map();
+    detail::SlotArrays const arrays = meta.slot(meta_, plan.slot);
+    detail::BlockMap const block(plan, slot.tokens, slot.masked);
+    if (block.bytes > slot.staging.capacity()) {
+      std::size_t const usual = detail::BlockMap::usual_bytes(meta.max_tokens, meta.max_sequences);
+      std::size_t const wanted = block.bytes > usual ? block.bytes : usual;
+      if (!slot.staging.grow(device(), wanted, arrays.cell, stream)) {
+        return Error{Why::no_memory,
+                     "plan bytes",
+                     static_cast<std::int64_t>(wanted),
+                     "host or device has no memory to stage so many"};
+      }
     }
-    for (TableDelta const& delta : plan.tables) {
-      std::size_t const at = std::size_t{delta.row.value} * options_.row_pages() + delta.first;
-      device().upload(meta_ + at * sizeof(std::int32_t),
-                      plan.ids.data() + delta.ids_at,
-                      delta.count * sizeof(PageId),
-                      stream);
-    }
-    device().copy(copies_.data(), copies_.size(), stream);
-    auto const tokens = static_cast<std::size_t>(plan.num_tokens());
-    std::size_t const words =
-      tokens > staged_tokens_[plan.slot] ? tokens : staged_tokens_[plan.slot];
-    put(plan.slot, rows_at, words, stream);
-    put(plan.slot, rows_at + max_tokens(), words, stream);
-    put(plan.slot, rows_at + 2 * max_tokens(), plan.chunks.size() + 1, stream);
-    put(plan.slot, 0, rows_at, stream);
-    device().count_up(runs_.data(), runs_.size(), stream);
-    device().count_up(ends_.data(), ends_.size(), stream);
-    staged_tokens_[plan.slot] = tokens;
+    write_block(plan,
+                block,
+                {.slot = arrays,
+                 .table = reinterpret_cast<std::int32_t*>(meta_ + meta.table_at()),
+                 .row_pages = options_.row_pages(),
+                 .lengths = reinterpret_cast<Index*>(meta_ + meta.lengths_at()),
+                 .pages = page_shape()},
+                slot.staging.host());
+    slot.staging.upload(device(), block.bytes, stream);
+    device().write_words(arrays.cell, stream);
+    device().move_rows(arrays.cell, stream);
+    device().copy_pages(arrays.cell, stream);
+    device().count_up(arrays.cell, stream);
+    slot.tokens = block.tokens;
+    slot.masked = block.masked_now;
     latest_ = plan.slot;
     return Done{};
   }
@@ -151,13 +173,12 @@ class Pool {
   /// **Pre** `slot < Plan::num_slots`.
   [[nodiscard]] View view(std::uint32_t slot) const noexcept
   {
-    std::byte* const step = meta_ + counts_at(slot);
-    std::size_t const tokens = max_tokens();
-    auto const* const counts = reinterpret_cast<Index const*>(step);
+    detail::MetaMap const meta = meta_map();
+    detail::SlotArrays const arrays = meta.slot(meta_, slot);
     return {
       .segment = {.base = arena_,
-                  .table = reinterpret_cast<std::int32_t const*>(meta_),
-                  .layer_offset = reinterpret_cast<std::uint32_t const*>(meta_ + offsets_at()),
+                  .table = reinterpret_cast<std::int32_t const*>(meta_ + meta.table_at()),
+                  .layer_offset = reinterpret_cast<std::uint32_t const*>(meta_ + meta.offsets_at()),
                   .num_pages = options_.pages + 1,
                   .row_stride = options_.row_pages(),
                   .layer_stride = 0,
@@ -167,14 +188,22 @@ class Pool {
                   .head_scale = 1,
                   .unit_bytes = footprint_.tile_bytes},
       .map = map_,
-      .counts = counts,
-      .token_row = reinterpret_cast<std::uint32_t const*>(counts + rows_at),
-      .token_index = counts + rows_at + tokens,
-      .chunk_first = counts + rows_at + 2 * tokens,
-      .lengths = reinterpret_cast<Index*>(meta_ + lengths_at())};
+      .counts = arrays.counts,
+      .token_row = arrays.rows,
+      .token_index = arrays.indices,
+      .chunk_first = arrays.firsts,
+      .lengths = reinterpret_cast<Index*>(meta_ + meta.lengths_at()),
+      .token_mask = arrays.masks};
   }
 
  private:
+  /// What the pool knows of a slot.
+  struct Slot {
+    detail::Staging staging;
+    std::size_t tokens = 0;  // of its step; what follows them is padding
+    std::size_t masked = 0;  // the last token with a mask is before it
+  };
+
   Pool(Geometry const& geometry, ControlOptions const& options, Device* device) noexcept
       : footprint_(Layout::footprint(geometry)),
         options_(options),
@@ -184,112 +213,49 @@ class Pool {
   {
   }
 
-  static constexpr std::size_t rows_at = 2;  // words of the step, behind the counts
-
-  // The meta block: table, layer offsets, a length per row, then per slot what changes each step:
-  // {tokens, chunks}, rows, indices, firsts.
-  [[nodiscard]] std::size_t max_tokens() const noexcept
-  {
-    return static_cast<std::size_t>(options_.max_step_tokens);
-  }
-  [[nodiscard]] std::size_t offsets_at() const noexcept
-  {
-    return std::size_t{options_.max_sequences} * options_.row_pages() * sizeof(std::int32_t);
-  }
-  [[nodiscard]] std::size_t lengths_at() const noexcept
-  {
-    return offsets_at() + static_cast<std::size_t>(layers_) * sizeof(std::uint32_t);
-  }
-  [[nodiscard]] std::size_t counts_at(std::uint32_t slot) const noexcept
-  {
-    return lengths_at() +
-           (std::size_t{options_.max_sequences} + slot * step_words()) * sizeof(Index);
-  }
-  [[nodiscard]] std::uint64_t meta_bytes() const noexcept { return counts_at(Plan::num_slots); }
-  [[nodiscard]] std::size_t step_words() const noexcept
-  {
-    return rows_at + 2 * max_tokens() + options_.max_sequences + 1;
-  }
   [[nodiscard]] Device& device() noexcept { return device_ != nullptr ? *device_ : host_; }
+  [[nodiscard]] detail::MetaMap meta_map() const noexcept { return {options_, layers_}; }
+  [[nodiscard]] detail::PageShape page_shape() const noexcept
+  {
+    return {.arena = arena_,
+            .page_bytes = footprint_.page_bytes(),
+            .tile_bytes = footprint_.tile_bytes,
+            .tiles = footprint_.tiles_per_page,
+            .row_bytes = map_.row_elements() * sizeof(typename Layout::element),
+            .values_at = map_.value_elements() * sizeof(typename Layout::element)};
+  }
 
+  void write_layer_offsets()
+  {
+    layer_offsets_.resize(static_cast<std::size_t>(layers_));
+    std::uint32_t const per_layer = footprint_.tiles_per_page / static_cast<std::uint32_t>(layers_);
+    for (std::size_t layer = 0; layer < layer_offsets_.size(); ++layer) {
+      layer_offsets_[layer] = static_cast<std::uint32_t>(layer) * per_layer;
+    }
+  }
   [[nodiscard]] bool allocate(Storage storage) noexcept
   {
-    meta_ = device().allocate(meta_bytes());
+    detail::MetaMap const meta = meta_map();
+    meta_ = device().allocate(meta.bytes());
     owns_arena_ = storage.data == nullptr;
     arena_ = owns_arena_ ? device().allocate(arena_bytes()) : storage.data;
     if (meta_ == nullptr || arena_ == nullptr) {
       return false;
     }
-    device().zero(arena_, footprint_.page_bytes(), {});
-    for (std::uint32_t slot = 0; slot < Plan::num_slots; ++slot) {
-      put(slot, rows_at, 2 * max_tokens(), {});  // all of it padding
-      device().zero(meta_ + counts_at(slot), rows_at * sizeof(Index), {});
+    constexpr std::byte zeros{0};
+    constexpr std::byte ones{0xff};
+    device().fill(arena_, zeros, footprint_.page_bytes(), {});
+    device().fill(meta_, zeros, meta.table_at(), {});
+    for (std::uint32_t slot = 0; slot < Plan::num_slots; ++slot) {  // all of it padding
+      auto* const rows = reinterpret_cast<std::byte*>(meta.slot(meta_, slot).rows);
+      device().fill(rows, ones, 2 * meta.max_tokens * sizeof(Index), {});
     }
-    std::uint32_t const per_layer = footprint_.tiles_per_page / static_cast<std::uint32_t>(layers_);
-    for (std::int32_t layer = 0; layer < layers_; ++layer) {
-      std::uint32_t const offset = static_cast<std::uint32_t>(layer) * per_layer;
-      device().upload(meta_ + offsets_at() + static_cast<std::size_t>(layer) * sizeof offset,
-                      &offset,
-                      sizeof offset,
-                      {});
-    }
+    device().upload(meta_ + meta.offsets_at(),
+                    layer_offsets_.data(),
+                    layer_offsets_.size() * sizeof(std::uint32_t),
+                    {});
+    device().fill(meta_ + meta.lengths_at(), zeros, meta.max_sequences * sizeof(Index), {});
     return true;
-  }
-
-  /// Uploads `count` words of the staged step from word `at` on.
-  void put(std::uint32_t slot, std::size_t at, std::size_t count, StreamRef stream) noexcept
-  {
-    device().upload(meta_ + counts_at(slot) + at * sizeof(Index),
-                    staging_.data() + at,
-                    count * sizeof(Index),
-                    stream);
-  }
-
-  /// Lays out the step's part of the meta block, and lists the pieces of every page copy.
-  void stage(Plan const& plan)
-  {
-    auto const tokens = static_cast<std::size_t>(plan.num_tokens());
-    std::size_t const indices_at = rows_at + max_tokens();
-    std::size_t const firsts_at = indices_at + max_tokens();
-    staging_[0] = static_cast<Index>(tokens);
-    staging_[1] = static_cast<Index>(plan.chunks.size());
-    runs_.clear();
-    ends_.clear();
-    auto* const indices = reinterpret_cast<Index*>(meta_ + counts_at(plan.slot)) + indices_at;
-    auto* const lengths = reinterpret_cast<Index*>(meta_ + lengths_at());
-    std::size_t token = 0;
-    for (std::size_t c = 0; c < plan.chunks.size(); ++c) {
-      PlannedChunk const& chunk = plan.chunks[c];
-      staging_[firsts_at + c] = static_cast<Index>(token);
-      if (chunk.slack > 0) {  // where the rows begin is known on the device alone
-        runs_.push_back({lengths + chunk.row.value, indices + token, chunk.tokens});
-      }
-      for (Index i = 0; i < chunk.tokens; ++i, ++token) {
-        staging_[rows_at + token] = static_cast<Index>(chunk.row.value);
-        staging_[indices_at + token] = chunk.first_index + i;
-      }
-      // All of it is accepted, until a kernel says otherwise.
-      ends_.push_back({indices + token - 1, lengths + chunk.row.value, 1, 1});
-    }
-    staging_[firsts_at + plan.chunks.size()] = static_cast<Index>(token);
-    for (; token < staged_tokens_[plan.slot];
-         ++token) {  // a captured graph may visit more tokens than there are
-      staging_[rows_at + token] = static_cast<Index>(nil);
-      staging_[indices_at + token] = -1;
-    }
-    copies_.clear();
-    std::size_t const row_bytes = map_.row_elements() * sizeof(typename Layout::element);
-    std::size_t const values_at = map_.value_elements() * sizeof(typename Layout::element);
-    for (PageCopy const& copy : plan.copies) {
-      std::size_t const bytes = row_bytes * static_cast<std::size_t>(copy.rows);
-      for (std::size_t const part : {std::size_t{0}, values_at}) {
-        copies_.push_back({page(copy.source) + part,
-                           page(copy.target) + part,
-                           bytes,
-                           footprint_.tile_bytes,
-                           footprint_.tiles_per_page});
-      }
-    }
   }
 
   Footprint footprint_;
@@ -301,13 +267,9 @@ class Pool {
   std::byte* arena_ = nullptr;
   std::byte* meta_ = nullptr;
   bool owns_arena_ = true;
-  std::uint32_t latest_ = 0;    // slot of the plan applied last
-  std::vector<Index> staging_;  // a step's part of the meta block, as it was uploaded last
-  std::size_t
-    staged_tokens_[Plan::num_slots]{};  // by slot: tokens of its step; what follows them is padding
-  std::vector<StridedCopy> copies_;
-  std::vector<IndexRun> runs_;  // the indices of tokens behind open drafts
-  std::vector<IndexRun> ends_;  // the length of each chunk's sequence
+  std::uint32_t latest_ = 0;  // slot of the plan applied last
+  Slot slots_[Plan::num_slots];
+  std::vector<std::uint32_t> layer_offsets_;  // kept: their upload may read them late
 };
 
 }  // namespace kvcache::inline v0_1

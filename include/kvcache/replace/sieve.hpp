@@ -17,10 +17,9 @@
 /// The queue is an array of slots, the spans that may leave now a set of slots in which the hand jumps to the
 /// next; what waits costs it nothing.
 ///
-/// A dropped step restores its victims, newest first. A slot that a victim left empty remembers where the hand
-/// came from, and what lost its mark there says so: putting a victim back moves the hand back too, and gives
-/// those marks back. Then the order of what leaves next is exactly what it was, but where spans were used in
-/// between, or the array was packed; there a restored span still leaves first.
+/// A dropped step restores its victims, newest first. A log notes which marks the hand took and which victims left:
+/// putting one back undoes what came after it. Then the order of what leaves next is exactly what it was, but
+/// where spans were used in between, or the array was packed; there a restored span still leaves first.
 ///
 /// Cost: every call O(1), `victim` amortised (each mark it clears was set by a use); a jump looks at up to 6
 /// words, new slots are packed once in as many arrivals as there are spans. 50 bytes a span.
@@ -59,13 +58,15 @@ class Sieve {
       return true;
     }
     std::uint32_t const grown = spans > capacity_ / 2 * 3 ? spans : capacity_ / 2 * 3;
-    if (grown >= nil / slots_per_span) {
+    if (grown >= nil / log_per_span) {
       return false;
     }
     std::unique_ptr<Entry[]> entries(new (std::nothrow) Entry[grown]);
     std::unique_ptr<Slot[]> slots(new (std::nothrow) Slot[std::size_t{grown} * slots_per_span]);
+    std::unique_ptr<std::uint32_t[]> log(new (std::nothrow)
+                                           std::uint32_t[std::size_t{grown} * log_per_span]);
     detail::SlotSet leaves;
-    if (!entries || !slots || !leaves.reserve(grown * slots_per_span)) {
+    if (!entries || !slots || !log || !leaves.reserve(grown * slots_per_span)) {
       return false;
     }
     for (std::uint32_t i = 0; i < capacity_; ++i) {
@@ -74,9 +75,15 @@ class Sieve {
     for (std::uint32_t i = 0; i < end_; ++i) {
       slots[i] = slots_[i];
     }
+    std::uint32_t const logged = log_size_;
+    for (std::uint32_t i = logged; i > 0; --i) {
+      log[i - 1] = pop_log();
+    }
     entries_ = std::move(entries);
     slots_ = std::move(slots);
     leaves_ = std::move(leaves);
+    log_ = std::move(log);
+    log_size_ = log_end_ = logged;
     capacity_ = grown;
     collect_leaves();
     return true;
@@ -91,9 +98,7 @@ class Sieve {
     if (entries_[span.value].slot == nil) {
       enter(span.value);
     } else {
-      Slot& slot = slots_[entries_[span.value].slot];
-      slot.cleared = marked;
-      slot.left = false;
+      slots_[entries_[span.value].slot].marked = true;
     }
     become_candidate(span.value, facts.parent.value);
   }
@@ -103,9 +108,8 @@ class Sieve {
   {
     KVCACHE_EXPECTS(is_candidate(span), "kvcache: on_busy needs a span that is a candidate");
     Entry& entry = entries_[span.value];
-    if (entry.slot == hand_ && entry.kids == 0 && !is_marked(hand_)) {
-      slots_[hand_].left = true;
-      victims_ = victims_ + 1 == marked ? 0 : victims_ + 1;
+    if (entry.slot == hand_ && entry.kids == 0 && !slots_[hand_].marked) {
+      push_log(hand_ * 2 + left);
     }
     entry.idle = false;
     --size_;
@@ -126,7 +130,7 @@ class Sieve {
     if (entry.slot == nil) {
       entry.hit = true;
     } else {
-      slots_[entry.slot].cleared = marked;
+      slots_[entry.slot].marked = true;
     }
   }
 
@@ -151,14 +155,12 @@ class Sieve {
     if (at == nil) {
       return std::nullopt;
     }
-    while (is_marked(at)) {
-      slots_[at].cleared = victims_;
+    while (slots_[at].marked) {
+      slots_[at].marked = false;
+      push_log(at * 2 + cleared);
       at = next_leaf(at + 1);
     }
-    if (at != hand_) {
-      slots_[at].from = hand_;
-      hand_ = at;
-    }
+    hand_ = at;
     return SpanId{slots_[at].span};
   }
 
@@ -168,23 +170,21 @@ class Sieve {
   {
     Entry& entry = entries_[span.value];
     if (entry.slot == nil) {
-      std::uint32_t const at = place_left();
+      std::uint32_t at = undo_to_victim();
+      while (at != nil && slots_[at].span != nil) {  // it stepped aside, and is back
+        at = undo_to_victim();
+      }
       if (at == nil) {
         enter(span.value);
       } else {
-        entry.slot = at;
         slots_[at].span = span.value;
-        unsearch(at, hand_);
+        entry.slot = at;
       }
+    } else if (std::uint32_t const at = undo_to_victim(); at != nil && at != entry.slot) {
+      push_log(at * 2 + left);  // it stepped aside before others left, which stay away
     }
     hand_ = entry.slot;
-    if (slots_[hand_].left) {
-      slots_[hand_].left = false;
-      victims_ = victims_ == 0 ? marked - 1 : victims_ - 1;
-    }
-    if (is_marked(hand_)) {
-      slots_[hand_].cleared = 0;
-    }
+    slots_[hand_].marked = false;
     become_candidate(span.value, facts.parent.value);
   }
 
@@ -194,7 +194,7 @@ class Sieve {
   {
     Entry& front = entries_[head.value];
     Entry& rest = entries_[tail.value];
-    front.hit = rest.slot == nil ? rest.hit : is_marked(rest.slot);
+    front.hit = rest.slot == nil ? rest.hit : slots_[rest.slot].marked;
     if (rest.idle) {
       enter(head.value);
       front.idle = true;
@@ -221,7 +221,7 @@ class Sieve {
     for (bool const second_round : {false, true}) {
       for (std::uint32_t i = 0; i < end_; ++i) {
         std::uint32_t const at = i < end_ - hand_ ? hand_ + i : i - (end_ - hand_);
-        if (leaves_.contains(at) && is_marked(at) == second_round) {
+        if (leaves_.contains(at) && slots_[at].marked == second_round) {
           visit(SpanId{slots_[at].span});
         }
       }
@@ -273,7 +273,10 @@ class Sieve {
 
  private:
   static constexpr std::uint32_t slots_per_span = 2;
-  static constexpr std::uint32_t marked = ~std::uint32_t{0};
+  static constexpr std::uint32_t log_per_span = 4;
+  static constexpr std::uint32_t cleared = 0;  // of a slot, in the log: the hand took its mark
+  static constexpr std::uint32_t left =
+    1;  // its span was the next victim and left, or stepped aside
 
   struct Entry {
     std::uint32_t slot =
@@ -284,17 +287,10 @@ class Sieve {
     bool hit = false;            // it will enter with a mark
   };
   struct Slot {
-    std::uint32_t cleared =
-      0;                       // `marked`, or how many victims had left when the hand took the mark
     std::uint32_t span = nil;  // nil: it left
-    std::uint32_t from = nil;  // where the hand stood before it last came here
-    bool left = false;         // its span is gone as a victim, and counted as one
+    bool marked = false;
   };
 
-  [[nodiscard]] bool is_marked(std::uint32_t slot) const noexcept
-  {
-    return slots_[slot].cleared == marked;
-  }
   /// The first slot from `at` on, and round, whose span may leave now.
   [[nodiscard]] std::uint32_t next_leaf(std::uint32_t at) const noexcept
   {
@@ -304,30 +300,31 @@ class Sieve {
     std::uint32_t const ahead = leaves_.next(at);
     return ahead != nil ? ahead : leaves_.next(0);
   }
-  /// The empty slot of the latest victim that is not restored yet, or nil.
-  [[nodiscard]] std::uint32_t place_left() const noexcept
+  /// A full log forgets its oldest entry; it holds more than one step can do to all spans.
+  void push_log(std::uint32_t entry) noexcept
   {
-    if (hand_ >= end_) {
-      return nil;
-    }
-    std::uint32_t const at = slots_[hand_].span == nil ? hand_ : slots_[hand_].from;
-    return at < end_ && slots_[at].span == nil && slots_[at].left ? at : nil;
+    std::uint32_t const room = capacity_ * log_per_span;
+    log_[log_end_] = entry;
+    log_end_ = log_end_ + 1 == room ? 0 : log_end_ + 1;
+    log_size_ += log_size_ < room ? 1U : 0U;
   }
-
-  /// Gives back the marks that the hand took on its way from slot `from` to slot `to`.
-  void unsearch(std::uint32_t from, std::uint32_t to) noexcept
+  std::uint32_t pop_log() noexcept
   {
-    std::uint32_t const first = next_leaf(from);
-    if (from == to || first == nil || (first == to && slots_[to].cleared != victims_)) {
-      return;
-    }
-    std::uint32_t at = first;
-    do {
-      if (slots_[at].cleared == victims_) {
-        slots_[at].cleared = marked;
+    log_end_ = (log_end_ == 0 ? capacity_ * log_per_span : log_end_) - 1;
+    --log_size_;
+    return log_[log_end_];
+  }
+  /// Gives back the marks that were taken since the latest victim left, and takes it off the log: its slot, or nil.
+  std::uint32_t undo_to_victim() noexcept
+  {
+    while (log_size_ > 0) {
+      std::uint32_t const entry = pop_log();
+      if (entry % 2 == left) {
+        return entry / 2;
       }
-      at = next_leaf(at + 1);
-    } while (at != first && at != to);
+      slots_[entry / 2].marked = true;
+    }
+    return nil;
   }
 
   /// Gives `span` the newest place.
@@ -337,8 +334,7 @@ class Sieve {
       pack();
     }
     Entry& entry = entries_[span];
-    slots_[end_] =
-      Slot{.cleared = entry.hit ? marked : 0, .span = span, .from = nil, .left = false};
+    slots_[end_] = Slot{.span = span, .marked = entry.hit};
     entry.slot = end_++;
     entry.hit = false;
   }
@@ -364,12 +360,12 @@ class Sieve {
       hand = at == hand_ ? to : hand;
       if (std::uint32_t const span = slots_[at].span; span != nil) {
         slots_[to] = slots_[at];
-        slots_[to].from = nil;
         entries_[span].slot = to++;
       }
     }
     hand_ = hand == nil ? to : hand;
     end_ = to;
+    log_size_ = 0;
     leaves_.clear();
     collect_leaves();
   }
@@ -383,13 +379,15 @@ class Sieve {
     }
   }
 
-  std::unique_ptr<Entry[]> entries_;  // by span id
-  std::unique_ptr<Slot[]> slots_;     // the queue, oldest first
-  detail::SlotSet leaves_;            // slots of candidates without candidates below them
-  std::uint32_t victims_ = 0;         // how many have left, less those that were restored
-  std::uint32_t capacity_ = 0;        // of entries_
-  std::uint32_t end_ = 0;             // slots in use, empty ones between them included
-  std::uint32_t hand_ = 0;            // where the search begins
+  std::unique_ptr<Entry[]> entries_;      // by span id
+  std::unique_ptr<Slot[]> slots_;         // the queue, oldest first
+  detail::SlotSet leaves_;                // slots of candidates without candidates below them
+  std::unique_ptr<std::uint32_t[]> log_;  // a ring of slot * 2 + what happened there
+  std::uint32_t log_end_ = 0;
+  std::uint32_t log_size_ = 0;
+  std::uint32_t capacity_ = 0;  // of entries_
+  std::uint32_t end_ = 0;       // slots in use, empty ones between them included
+  std::uint32_t hand_ = 0;      // where the search begins
   std::uint32_t size_ = 0;
 };
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/core/bits.hpp>
 #include <kvcache/core/config.hpp>
 #include <kvcache/core/dtype.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/view/hidden_rows.hpp>
 #include <kvcache/view/segment_view.hpp>
 #include <kvcache/view/team.hpp>
 #include <kvcache/view/tile_view.hpp>
@@ -19,9 +21,12 @@
 ///
 /// An engine's loop over it is four lines:
 ///
-///   kv.append(team, layer, head, token, k, v);            // store
+///   kv.append(team, layer, head, token, k, v);            // store; k turned by position(token)
 ///   for (auto tile : kv.tiles(layer, head, token))        // read rows 0 .. index(token), causal
 ///     for (Index r = 0; r < tile.rows(); ++r) ... tile.key(r, d) ... tile.value(r, d) ... tile.bias(r)
+///
+/// The tokens of a tree of drafts lie in rows one after the other, like any chunk's, but each sees only its path:
+/// `bias` takes the other branches out, `hidden` says which they are, and siblings share a position.
 ///
 /// The view is trivially copyable and holds pointers only: what changes from step to step lies in device
 /// memory behind them, so a captured graph may keep the view.
@@ -51,13 +56,27 @@ struct BatchView {
   Index const* chunk_first;        ///< `[max chunks + 1]` first token of each chunk
   Index* lengths = nullptr;        ///< `[table rows]` rows of each sequence that hold tokens
   /// `[max tokens]` who sees whom in a token tree: bit i says that the token sees the i-th token of its chunk, itself
-  /// and its ancestors. 0: no tree, the token sees every row up to its own.
+  /// (the highest bit) and its ancestors. 0: no tree, the token sees every row up to its own. Null: no trees at all.
   std::uint64_t const* token_mask = nullptr;
 
   KVCACHE_HOST_DEVICE Index num_tokens() const { return counts[0]; }
   KVCACHE_HOST_DEVICE Index num_chunks() const { return counts[1]; }
-  /// The place of `token` in its sequence; RoPE's position where keys are stored rotated.
+  /// The place of `token`'s row in its sequence, negative for padding; for RoPE see `position`.
   KVCACHE_HOST_DEVICE Index index(Index token) const { return token_index[token]; }
+  /// How many tokens come before `token` in its text: RoPE's position. Its index, but in a tree the rows before the
+  /// chunk and its ancestors, so that siblings share a position. Negative for padding.
+  KVCACHE_HOST_DEVICE Index position(Index token) const
+  {
+    Index const index = token_index[token];
+    std::uint64_t const mask = tree_mask(token);
+    return mask == 0 ? index : index - highest_bit(mask) + count_bits(mask) - 1;
+  }
+  /// The rows before its own that `token` must not see; none where it is in no tree. For kernels that walk `tile`.
+  KVCACHE_HOST_DEVICE HiddenRows hidden(Index token) const
+  {
+    std::uint64_t const mask = tree_mask(token);
+    return mask == 0 ? HiddenRows{} : HiddenRows::of(token_index[token], mask);
+  }
   /// **Pre** `c < num_chunks()`; a chunk holds at least one token.
   KVCACHE_HOST_DEVICE ChunkView chunk(Index c) const
   {
@@ -110,21 +129,29 @@ struct BatchView {
     return (rows + map.tokens.get() - 1) / map.tokens.get();
   }
 
-  /// The `p`-th tile of table row `row` of a sequence of which `rows` rows are read.
+  /// The `p`-th tile of table row `row` of a sequence of which `rows` rows are read, without those in `hidden`.
   /// **Pre** `p < tiles_of(rows)`.
-  KVCACHE_HOST_DEVICE Tile
-  tile(std::int32_t layer, std::int32_t head, std::uint32_t row, Index p, Index rows) const
+  KVCACHE_HOST_DEVICE Tile tile(std::int32_t layer,
+                                std::int32_t head,
+                                std::uint32_t row,
+                                Index p,
+                                Index rows,
+                                HiddenRows hidden = {}) const
   {
     auto const l = static_cast<std::uint32_t>(layer);
     auto const h = static_cast<std::uint32_t>(head);
     Index const first = p * map.tokens.get();
     Index const left = rows - first;
     std::uint32_t const page = segment.entry(l, h, row, static_cast<std::uint32_t>(p));
-    return {
-      segment.tile(l, h, page), map, first, left < map.tokens.get() ? left : map.tokens.get()};
+    return {segment.tile(l, h, page),
+            map,
+            first,
+            left < map.tokens.get() ? left : map.tokens.get(),
+            hidden};
   }
 
-  /// A range over the tiles of one (layer, KV head) that `token` may see, its own row included.
+  /// A range over the tiles of one (layer, KV head) that `token` may see, its own row included. In a tree, rows of
+  /// other branches are among them, and so tiles of nothing else: `bias` and `hidden` take them out.
   class Tiles {
    public:
     struct Iterator {
@@ -133,8 +160,12 @@ struct BatchView {
       std::int32_t head;
       std::uint32_t row;
       Index rows;
+      HiddenRows hidden;
       Index p;
-      KVCACHE_HOST_DEVICE Tile operator*() const { return view->tile(layer, head, row, p, rows); }
+      KVCACHE_HOST_DEVICE Tile operator*() const
+      {
+        return view->tile(layer, head, row, p, rows, hidden);
+      }
       KVCACHE_HOST_DEVICE Iterator& operator++()
       {
         ++p;
@@ -142,9 +173,13 @@ struct BatchView {
       }
       KVCACHE_HOST_DEVICE bool operator!=(Iterator const& other) const { return p != other.p; }
     };
-    KVCACHE_HOST_DEVICE Tiles(
-      BatchView const* view, std::int32_t layer, std::int32_t head, std::uint32_t row, Index rows)
-        : first_{view, layer, head, row, rows, 0}
+    KVCACHE_HOST_DEVICE Tiles(BatchView const* view,
+                              std::int32_t layer,
+                              std::int32_t head,
+                              std::uint32_t row,
+                              Index rows,
+                              HiddenRows hidden)
+        : first_{view, layer, head, row, rows, hidden, 0}
     {
     }
     KVCACHE_HOST_DEVICE Iterator begin() const { return first_; }
@@ -163,10 +198,16 @@ struct BatchView {
   KVCACHE_HOST_DEVICE Tiles tiles(std::int32_t layer, std::int32_t head, Index token) const&
   {
     Index const index = token_index[token];
-    return {this, layer, head, token_row[token], index < 0 ? 0 : index + 1};
+    return {this, layer, head, token_row[token], index < 0 ? 0 : index + 1, hidden(token)};
   }
   /// A loop over `step.view().tiles(...)` would read a view that is gone: give the view a name.
   Tiles tiles(std::int32_t layer, std::int32_t head, Index token) const&& = delete;
+
+ private:
+  KVCACHE_HOST_DEVICE std::uint64_t tree_mask(Index token) const
+  {
+    return token_mask == nullptr ? 0 : token_mask[token];
+  }
 };
 
 }  // namespace kvcache::inline v0_1

@@ -4,6 +4,7 @@
 #include <kvcache/core/config.hpp>
 #include <kvcache/core/dtype.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/view/hidden_rows.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -29,12 +30,17 @@ class TileView {
   using Map = typename Layout::Map;
 
   TileView() = default;
-  KVCACHE_HOST_DEVICE TileView(std::byte const* tile, Map map, Index first, Index rows)
-      : k_(reinterpret_cast<element const*>(tile)), map_(map), first_(first), rows_(rows)
+  KVCACHE_HOST_DEVICE TileView(
+    std::byte const* tile, Map map, Index first, Index rows, HiddenRows hidden = {})
+      : k_(reinterpret_cast<element const*>(tile)),
+        map_(map),
+        first_(first),
+        rows_(rows),
+        hidden_(hidden)
   {
   }
 
-  /// Rows that hold tokens, 1 to page_tokens.
+  /// Rows that hold tokens, 1 to page_tokens. All may be hidden in a step with trees.
   KVCACHE_HOST_DEVICE Index rows() const { return rows_; }
   /// The index in the sequence of row 0.
   KVCACHE_HOST_DEVICE Index first() const { return first_; }
@@ -49,8 +55,20 @@ class TileView {
     return ElementTraits<element>::to_float(
       k_[map_.value_elements() + at(r) + static_cast<std::size_t>(d)]);
   }
-  /// What to add to the logit of row `r`: 0 until an eviction policy leaves a compensation row.
-  KVCACHE_HOST_DEVICE constexpr float bias(Index) const { return 0.0F; }
+  /// Whether the token sees row `r`: always, unless the row is of another branch of its tree.
+  KVCACHE_HOST_DEVICE bool sees(Index r) const { return !hidden_.any() || !hidden_.at(first_ + r); }
+  /// What to add to the logit of row `r`: 0, or a very low number where the token may not see the row.
+  /// Not -infinity: a softmax over a tile whose rows are all hidden would then take infinity from infinity. This
+  /// way its weights are numbers, relative to a maximum so low that the first row seen scales them to exactly 0;
+  /// there is one, for every token sees itself. A finite logit of less than 1e22 vanishes in it.
+  KVCACHE_HOST_DEVICE float bias(Index r) const { return sees(r) ? 0.0F : -1.0e30F; }
+  /// For kernels that load by themselves: bit i says that row `r + i` is one that the token may not see. 0 in most
+  /// tiles; more than 64 rows take more than one call.
+  KVCACHE_HOST_DEVICE std::uint64_t hidden(Index r = 0) const
+  {
+    std::uint64_t const bits = hidden_.from(first_ + r);
+    return rows_ - r < 64 ? bits & ((std::uint64_t{1} << (rows_ - r)) - 1) : bits;
+  }
   KVCACHE_HOST_DEVICE RawTile<element> raw() const
   {
     return {k_, k_ + map_.value_elements(), map_.row_elements(), rows_};
@@ -66,6 +84,7 @@ class TileView {
   Map map_;
   Index first_;
   Index rows_;
+  HiddenRows hidden_;
 };
 
 }  // namespace kvcache::inline v0_1
