@@ -388,9 +388,13 @@ TEST_CASE("Media rows: a failed step cuts nobody back into an atomic span",
   CHECK(plane.info(a)->length == 13);
   CHECK(plane.info(b)->length == 6);
   check_sound(plane);
+  SequenceId const c = fork(plane, a);
+  REQUIRE(plane.close(a));
+  append(plane, c, Tokens(text.begin() + 13, text.end()));
+  REQUIRE(plane.suspend(c));  // only b is left, which holds a part of what is cached
+  check_sound(plane);
   append(plane, b, Tokens(text.begin() + 6, text.end()));
-  append(plane, a, Tokens(text.begin() + 13, text.end()));
-  CHECK(names(plane, a) == names(plane, b));
+  CHECK(names(plane, c) == names(plane, b));
   check_sound(plane);
 }
 
