@@ -77,7 +77,9 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       reserve_to(t.parents, t.parents.size() + rows);
       s.strays.reserve(rows);
     }
-    reserve_to(t.pending, t.pending.size() + pages_of(c.tokens) + 1);
+    if (c.tokens >= options.page_tokens) {
+      reserve_to(t.pending, t.pending.size() + pages_of(c.tokens) + 1);
+    }
     reserve_to(s.table, s.table.size() + twins.size() + c.taken + 1);
     reserve_to(s.tokens, static_cast<std::size_t>(c.end()));
     book.prepare_take(c.taken, c.copies(), t.stream, t.reclaimed);
@@ -120,10 +122,13 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   /// **Errors** `std::bad_alloc`, nothing is pending.
   void pend(StepState& t, SequenceState const& s, ChunkState& c, std::span<Token const> tokens)
   {
+    if (c.tokens < 2 || c.tokens < options.page_tokens) {
+      return;
+    }
     auto const p = static_cast<std::size_t>(options.page_tokens);
     std::size_t const first = static_cast<std::size_t>(c.first_index) / p;
     std::size_t const end = static_cast<std::size_t>(c.end()) / p;
-    if (!exact(s, c) || c.tokens < 2 || c.tokens < options.page_tokens || first >= end) {
+    if (first >= end || !this->exact(s, c)) {
       return;
     }
     if (static_cast<std::size_t>(c.first_index) > first * p &&
@@ -136,7 +141,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     }
     text.clear();
     for (std::size_t row = first * p; row < static_cast<std::size_t>(c.first_index); ++row) {
-      text.push_back(token_at(s, row));
+      text.push_back(this->token_at(s, row));
     }
     auto const rest = tokens.subspan(static_cast<std::size_t>(c.attached));
     text.insert(text.end(),
@@ -209,33 +214,6 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   }
 
  private:
-  /// The chunk is accepted whole, as is everything of its sequence in flight, and its tokens are known. Where it moves rows
-  /// it is not: if its sequence leaves before the plan is made, nobody moves them.
-  [[nodiscard]] bool exact(SequenceState const& s, ChunkState const& c) const noexcept
-  {
-    bool all = c.named && !c.draft && s.strays.empty() &&
-               s.domain_generation == book.tree().generation(s.domain);
-    for (Flight const& flight : s.in_flight()) {
-      all = all && this->chunk_of(flight).named && !this->chunk_of(flight).draft;
-    }
-    return all;
-  }
-  /// The token of a row that is committed, or planned by name.
-  [[nodiscard]] Token token_at(SequenceState const& s, std::size_t row) const noexcept
-  {
-    if (row < s.tokens.size()) {
-      return s.tokens[row];
-    }
-    for (Flight const& flight : s.in_flight()) {
-      ChunkState const& c = this->chunk_of(flight);
-      auto const first = static_cast<std::size_t>(c.first_index - c.attached);
-      if (row < static_cast<std::size_t>(c.end())) {
-        return flight.step->tokens[c.first_token + row - first];
-      }
-    }
-    return 0;  // not reached: `row` lies before the chunk
-  }
-
   /// Pages right behind the sequence's end that hold the chunk's first tokens, and that somebody holds already.
   void find_twins(StepState const& t,
                   SequenceState const& s,
@@ -244,9 +222,12 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   {
     twins.clear();
     auto const p = static_cast<std::size_t>(options.page_tokens);
+    if (chunk.tokens.size() < p) {
+      return;
+    }
     auto const start = static_cast<std::size_t>(this->planned_end(s));
     auto const limit = static_cast<std::size_t>(s.attach_limit);
-    if (start % p != 0 || start + p > limit || !exact(s, c)) {
+    if (start % p != 0 || start + p > limit || !this->exact(s, c)) {
       return;
     }
     PageId parent = start == 0 ? zero_page : s.table[start / p - 1];

@@ -103,7 +103,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   /// suffice. Returns the rows planned: the chunk's last so many tokens are to be computed.
   /// A sequence is in a step at most once. **Cost** O(tokens + pages taken).
   /// **Errors** a `Shortage`, nothing changed.
-  [[nodiscard]] Result<Index, Shortage> add(StepId id, SequenceId sequence, Chunk chunk)
+  [[nodiscard]] Result<Index, Shortage> add(StepId id, SequenceId sequence, Chunk const& chunk)
   {
     StepState* const t = state_.find(id, Stage::open);
     if (t == nullptr) {
@@ -126,16 +126,19 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
         error.why != Why::ok) {
       return refused(error);
     }
-    detail::ChunkState
-      c;  // its initialisers do; braces clear it whole first, a tenth of a decode step
-    Error named{};
-    if (!detail::memory_sufficed_for([&] {
-          named = detail::name_chunk(state_, *s, id, state_.planned_end(*s), chunk);
-          if (named.why != Why::ok) {
-            return;
+    bool const media = !s->media.empty() || !chunk.media.empty();
+    Error named = media ? Error{} : detail::check(chunk.tokens, options().vocabulary);
+    Chunk const& text = media ? state_.renamed : chunk;
+    detail::ChunkState c = blank_;
+    if (named.why == Why::ok && !detail::memory_sufficed_for([&] {
+          if (media) {
+            state_.renamed = chunk;
+            named = detail::name_chunk(state_, *s, id, state_.planned_end(*s), state_.renamed);
           }
-          state_.draft(*t, sequence, *s, chunk, c);
-          state_.reserve(*t, *s, c);
+          if (named.why == Why::ok) {
+            state_.draft(*t, sequence, *s, text, c);
+            state_.reserve(*t, *s, c);
+          }
         })) {
       return refused(detail::no_memory(chunk.tokens.size()));
     }
@@ -151,7 +154,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
         .evictable = state_.book.num_cached(),
         .fenced = detail::fenced_pages(state_) - state_.book.fences().num_waiting(t->stream)};
     }
-    (void)detail::memory_sufficed_for([&] { state_.pend(*t, *s, c, chunk.tokens); });
+    (void)detail::memory_sufficed_for([&] { state_.pend(*t, *s, c, text.tokens); });
     if (!chunk.media.empty()) {
       s->media.swap(state_.declared);
     }
@@ -160,8 +163,8 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     s->bound_until = id;
     s->stream = t->stream;
     t->planned_tokens += static_cast<std::size_t>(c.tokens);
-    t->tokens.insert(t->tokens.end(), chunk.tokens.begin(), chunk.tokens.end());
-    t->parents.insert(t->parents.end(), chunk.parents.begin(), chunk.parents.end());
+    detail::append(t->tokens, text.tokens);
+    detail::append(t->parents, chunk.parents);
     t->chunks.push_back(std::move(c));
     return t->chunks.back().tokens;
   }
@@ -328,6 +331,8 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   }
 
   Plan no_plan_{};
+  detail::ChunkState
+    blank_{};  // copied: g++ would clear a new one with `rep stos`, a tenth of a decode step
   std::vector<Outcome> outcomes_;  // of `commit`, kept to allocate nothing
 };
 

@@ -33,6 +33,17 @@ void reserve_to(std::vector<T>& v, std::size_t size)
   }
 }
 
+/// `v` grows by what `more` holds. A step of decoding adds one at a time, which `insert` is slow at.
+template <class T, class Range>
+void append(std::vector<T>& v, Range const& more)
+{
+  if (more.size() == 1) {
+    v.push_back(*more.begin());
+  } else {
+    v.insert(v.end(), more.begin(), more.end());
+  }
+}
+
 [[nodiscard]] constexpr PageCount smaller(PageCount a, PageCount b) noexcept
 {
   return a < b ? a : b;
@@ -80,6 +91,7 @@ struct ControlState {
   std::vector<Token> text;    // of `add`, likewise
   MediaTable media;
   std::vector<Token> named;         // of `open` and `add`, likewise: a text with names
+  Chunk renamed;                    // of `add`, likewise
   std::vector<NamedSpan> declared;  // of `add`, likewise: what its sequence will have
 
   [[nodiscard]] PageCount pages_of(std::size_t tokens) const noexcept
@@ -89,7 +101,8 @@ struct ControlState {
   }
   [[nodiscard]] PageCount pages_of(Index rows) const noexcept
   {
-    return pages_of(static_cast<std::size_t>(rows));
+    auto const p = static_cast<std::uint32_t>(options.page_tokens);  // 32 bits divide faster
+    return (static_cast<std::uint32_t>(rows) + p - 1) / p;
   }
 
   // ---- who is who
@@ -158,6 +171,32 @@ struct ControlState {
   [[nodiscard]] bool has_tree(SequenceState const& s) const noexcept
   {
     return s.num_flights > 0 && chunk_of(s.flights[s.num_flights - 1]).tree;
+  }
+  /// The chunk is accepted whole, as is everything of its sequence in flight, and its tokens are known. Where it moves rows
+  /// it is not: if its sequence leaves before the plan is made, nobody moves them.
+  [[nodiscard]] bool exact(SequenceState const& s, ChunkState const& c) const noexcept
+  {
+    bool all = c.named && !c.draft && s.strays.empty() &&
+               s.domain_generation == book.tree().generation(s.domain);
+    for (Flight const& flight : s.in_flight()) {
+      all = all && chunk_of(flight).named && !chunk_of(flight).draft;
+    }
+    return all;
+  }
+  /// The token of a row that is committed, or planned by name.
+  [[nodiscard]] Token token_at(SequenceState const& s, std::size_t row) const noexcept
+  {
+    if (row < s.tokens.size()) {
+      return s.tokens[row];
+    }
+    for (Flight const& flight : s.in_flight()) {
+      ChunkState const& c = chunk_of(flight);
+      auto const first = static_cast<std::size_t>(c.first_index - c.attached);
+      if (row < static_cast<std::size_t>(c.end())) {
+        return flight.step->tokens[c.first_token + row - first];
+      }
+    }
+    return 0;  // not reached: `row` lies before the chunk
   }
   /// `stream`'s steps may attach to the span: it is committed, or pending in a step that they run after.
   [[nodiscard]] bool visible(PendingTag const& tag,
