@@ -125,7 +125,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     auto const p = static_cast<std::size_t>(options.page_tokens);
     std::size_t const first = static_cast<std::size_t>(c.first_index) / p;
     std::size_t const end = static_cast<std::size_t>(c.end()) / p;
-    if (first >= end || !exact(s, c)) {
+    if (first >= end || !this->exact(s, c)) {
       return;
     }
     if (static_cast<std::size_t>(c.first_index) > first * p &&
@@ -138,7 +138,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     }
     text.clear();
     for (std::size_t row = first * p; row < static_cast<std::size_t>(c.first_index); ++row) {
-      text.push_back(token_at(s, row));
+      text.push_back(this->token_at(s, row));
     }
     auto const rest = tokens.subspan(static_cast<std::size_t>(c.attached));
     text.insert(text.end(),
@@ -211,33 +211,6 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   }
 
  private:
-  /// The chunk is accepted whole, as is everything of its sequence in flight, and its tokens are known. Where it moves rows
-  /// it is not: if its sequence leaves before the plan is made, nobody moves them.
-  [[nodiscard]] bool exact(SequenceState const& s, ChunkState const& c) const noexcept
-  {
-    bool all = c.named && !c.draft && s.strays.empty() &&
-               s.domain_generation == book.tree().generation(s.domain);
-    for (Flight const& flight : s.in_flight()) {
-      all = all && this->chunk_of(flight).named && !this->chunk_of(flight).draft;
-    }
-    return all;
-  }
-  /// The token of a row that is committed, or planned by name.
-  [[nodiscard]] Token token_at(SequenceState const& s, std::size_t row) const noexcept
-  {
-    if (row < s.tokens.size()) {
-      return s.tokens[row];
-    }
-    for (Flight const& flight : s.in_flight()) {
-      ChunkState const& c = this->chunk_of(flight);
-      auto const first = static_cast<std::size_t>(c.first_index - c.attached);
-      if (row < static_cast<std::size_t>(c.end())) {
-        return flight.step->tokens[c.first_token + row - first];
-      }
-    }
-    return 0;  // not reached: `row` lies before the chunk
-  }
-
   /// Pages right behind the sequence's end that hold the chunk's first tokens, and that somebody holds already.
   void find_twins(StepState const& t,
                   SequenceState const& s,
@@ -248,7 +221,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     auto const p = static_cast<std::size_t>(options.page_tokens);
     auto const start = static_cast<std::size_t>(this->planned_end(s));
     auto const limit = static_cast<std::size_t>(s.attach_limit);
-    if (chunk.tokens.size() < p || start % p != 0 || start + p > limit || !exact(s, c)) {
+    if (chunk.tokens.size() < p || start % p != 0 || start + p > limit || !this->exact(s, c)) {
       return;
     }
     PageId parent = start == 0 ? zero_page : s.table[start / p - 1];
@@ -259,11 +232,12 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       PageId const twin = book.tree().find_child(s.domain, parent, chunk.tokens.subspan(at, p));
       if (twin == zero_page || book.allocator().count(twin) < 2 ||
           !this->visible(book.tag(twin), t.stream, &t)) {
-        return;
+        break;
       }
       twins.push_back(twin);
       parent = twin;
     }
+    drop_torn(twins, chunk.media.empty() ? s.media : this->declared, start, p);
   }
 
   /// The page that the chunk must copy before it writes.
@@ -380,6 +354,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   void leave(SequenceState& s, ChunkState const& c) noexcept
   {
     s.num_flights -= 1;
+    drop_declared(s);
     s.bound_until = c.bound_before;
     while (s.table.size() > this->pages_kept(s)) {
       book.release(s.table.back());

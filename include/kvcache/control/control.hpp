@@ -4,6 +4,7 @@
 #include <kvcache/control/admission_calls.hpp>
 #include <kvcache/control/control_state.hpp>
 #include <kvcache/control/make_plan.hpp>
+#include <kvcache/control/media_moves.hpp>
 #include <kvcache/control/options.hpp>
 #include <kvcache/control/plan.hpp>
 #include <kvcache/control/prompt.hpp>
@@ -125,12 +126,24 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
         error.why != Why::ok) {
       return refused(error);
     }
+    bool const media = !s->media.empty() || !chunk.media.empty();
+    Error named = media ? Error{} : detail::check(chunk.tokens, options().vocabulary);
+    Chunk const& text = media ? state_.renamed : chunk;
     detail::ChunkState c = blank_;
-    if (!detail::memory_sufficed_for([&] {
-          state_.draft(*t, sequence, *s, chunk, c);
-          state_.reserve(*t, *s, c);
+    if (named.why == Why::ok && !detail::memory_sufficed_for([&] {
+          if (media) {
+            state_.renamed = chunk;
+            named = detail::name_chunk(state_, *s, id, state_.planned_end(*s), state_.renamed);
+          }
+          if (named.why == Why::ok) {
+            state_.draft(*t, sequence, *s, text, c);
+            state_.reserve(*t, *s, c);
+          }
         })) {
       return refused(detail::no_memory(chunk.tokens.size()));
+    }
+    if (named.why != Why::ok) {
+      return refused(named);
     }
     if (!state_.grow(*t, *s, c)) {
       state_.stats.shortages += 1;
@@ -141,13 +154,16 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
         .evictable = state_.book.num_cached(),
         .fenced = detail::fenced_pages(state_) - state_.book.fences().num_waiting(t->stream)};
     }
-    (void)detail::memory_sufficed_for([&] { state_.pend(*t, *s, c, chunk.tokens); });
+    (void)detail::memory_sufficed_for([&] { state_.pend(*t, *s, c, text.tokens); });
+    if (!chunk.media.empty()) {
+      s->media.swap(state_.declared);
+    }
     s->flights[s->num_flights++] = {t, static_cast<std::uint32_t>(t->chunks.size())};
     s->last_added[t->stream.value] = id;
     s->bound_until = id;
     s->stream = t->stream;
     t->planned_tokens += static_cast<std::size_t>(c.tokens);
-    detail::append(t->tokens, chunk.tokens);
+    detail::append(t->tokens, text.tokens);
     detail::append(t->parents, chunk.parents);
     t->chunks.push_back(std::move(c));
     return t->chunks.back().tokens;

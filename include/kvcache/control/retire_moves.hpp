@@ -200,6 +200,7 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     } else {
       append(s.tokens, outcome.tokens);
     }
+    keep_declared(s, t.id);
     Index const lost = c.tokens - outcome.accepted;
     Index slack = 0;
     s.num_flights -= 1;
@@ -278,6 +279,21 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     return found;
   }
 
+  /// The longest length up to `length` that tears no atomic span, and where the table may end.
+  [[nodiscard]] Index untorn(SequenceState const& s, Index length) noexcept
+  {
+    while (torn_at(s.media, length) != nullptr) {
+      length = this->settled(s, length);
+      PageCount const keep = pages_of(length);
+      if (keep == 0 || !book.tree().contains(s.table[keep - 1]) || memory_sufficed_for([&] {
+            book.end_span_at(s.table[keep - 1], static_cast<Index>(keep - 1));
+          })) {
+        return length;
+      }
+      length = book.tree().first_token(book.tree().span_of(s.table[keep - 1]));
+    }
+    return length;
+  }
   /// Cuts a sequence to what does not depend on dead chunks.
   void cut_back(SequenceState& s) noexcept
   {
@@ -294,8 +310,10 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     if (alive == s.num_flights && length == s.length()) {
       return;
     }
+    length = untorn(s, length);
     alive = length < s.length() ? 0 : alive;
     s.num_flights = alive;
+    drop_declared(s);
     cut_strays(s, length);
     s.tokens.resize(static_cast<std::size_t>(length));
     this->shrink(s, this->pages_kept(s));

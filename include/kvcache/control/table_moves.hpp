@@ -2,6 +2,7 @@
 #pragma once
 
 #include <kvcache/control/control_state.hpp>
+#include <kvcache/control/media_moves.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/step_state.hpp>
 #include <kvcache/control/tree.hpp>
@@ -88,6 +89,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
       }
     }
     s.num_flights = 0;
+    drop_declared(s);
   }
 
   /// The matched part of a prompt that a sequence may really take: what pending steps of other streams
@@ -196,6 +198,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
   {
     constexpr std::size_t worth_keeping = std::size_t{1} << 16;
     s.tokens.clear();
+    s.media.clear();
     if (s.tokens.capacity() > worth_keeping) {
       s.tokens.shrink_to_fit();
     }
@@ -203,9 +206,19 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     free_slots.push_back(slot);  // within its reserve: a slot is listed once
   }
 
-  /// The longest length up to `length` that may be kept: part of a page is kept only over rows that are written, and
-  /// rows that a step in flight moves are not kept.
+  /// The longest length up to `length` that may be kept: part of a page is kept only over rows that are written, rows that
+  /// a step in flight moves are not kept, and an atomic span is kept as a whole.
   [[nodiscard]] Index settled(SequenceState const& s, Index length) const noexcept
+  {
+    Index kept = written(s, length);
+    for (NamedSpan const* torn = torn_at(s.media, kept); torn != nullptr;
+         torn = torn_at(s.media, kept)) {
+      kept = written(s, torn->first);
+    }
+    return kept;
+  }
+  /// As above, for atomic spans that may be torn.
+  [[nodiscard]] Index written(SequenceState const& s, Index length) const noexcept
   {
     for (Flight const& flight : s.in_flight()) {
       Index const moved =
