@@ -125,7 +125,7 @@ class Life {
   }
   void pin(Text const& prefix)
   {
-    kvcache::Domain const domain({.model = {}, .weights = {}, .salt = {}, .adapters = {}});
+    kvcache::Domain const domain({.model = {}, .weights = {}, .salt = "", .adapters = {}});
     auto pinned = call("pin", [&] { return cache_->pin({.tokens = prefix, .domain = &domain}); });
     pins_.push_back(std::move(*pinned));
   }
