@@ -77,7 +77,9 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       reserve_to(t.parents, t.parents.size() + rows);
       s.strays.reserve(rows);
     }
-    reserve_to(t.pending, t.pending.size() + pages_of(c.tokens) + 1);
+    if (c.tokens >= options.page_tokens) {
+      reserve_to(t.pending, t.pending.size() + pages_of(c.tokens) + 1);
+    }
     reserve_to(s.table, s.table.size() + twins.size() + c.taken + 1);
     reserve_to(s.tokens, static_cast<std::size_t>(c.end()));
     book.prepare_take(c.taken, c.copies(), t.stream, t.reclaimed);
@@ -120,10 +122,13 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   /// **Errors** `std::bad_alloc`, nothing is pending.
   void pend(StepState& t, SequenceState const& s, ChunkState& c, std::span<Token const> tokens)
   {
+    if (c.tokens < 2 || c.tokens < options.page_tokens) {
+      return;
+    }
     auto const p = static_cast<std::size_t>(options.page_tokens);
     std::size_t const first = static_cast<std::size_t>(c.first_index) / p;
     std::size_t const end = static_cast<std::size_t>(c.end()) / p;
-    if (!exact(s, c) || c.tokens < 2 || c.tokens < options.page_tokens || first >= end) {
+    if (first >= end || !exact(s, c)) {
       return;
     }
     if (static_cast<std::size_t>(c.first_index) > first * p &&
@@ -244,6 +249,9 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   {
     twins.clear();
     auto const p = static_cast<std::size_t>(options.page_tokens);
+    if (chunk.tokens.size() < p) {
+      return;
+    }
     auto const start = static_cast<std::size_t>(this->planned_end(s));
     auto const limit = static_cast<std::size_t>(s.attach_limit);
     if (start % p != 0 || start + p > limit || !exact(s, c)) {

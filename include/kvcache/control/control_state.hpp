@@ -31,6 +31,17 @@ void reserve_to(std::vector<T>& v, std::size_t size)
   }
 }
 
+/// `v` grows by what `more` holds. A step of decoding adds one at a time, which `insert` is slow at.
+template <class T, class Range>
+void append(std::vector<T>& v, Range const& more)
+{
+  if (more.size() == 1) {
+    v.push_back(*more.begin());
+  } else {
+    v.insert(v.end(), more.begin(), more.end());
+  }
+}
+
 [[nodiscard]] constexpr PageCount smaller(PageCount a, PageCount b) noexcept
 {
   return a < b ? a : b;
@@ -84,7 +95,8 @@ struct ControlState {
   }
   [[nodiscard]] PageCount pages_of(Index rows) const noexcept
   {
-    return pages_of(static_cast<std::size_t>(rows));
+    auto const p = static_cast<std::uint32_t>(options.page_tokens);  // 32 bits divide faster
+    return (static_cast<std::uint32_t>(rows) + p - 1) / p;
   }
 
   // ---- who is who

@@ -34,7 +34,14 @@ class Fences {
   }
 
   /// `oldest` is the oldest step of `stream` that has not retired; a step that never comes where all have.
-  void set_oldest(StreamId stream, StepId oldest) noexcept { oldest_[stream.value] = oldest.value; }
+  void set_oldest(StreamId stream, StepId oldest) noexcept
+  {
+    oldest_[stream.value] = oldest.value;
+    quiet_ = true;
+    for (std::uint64_t const step : oldest_) {
+      quiet_ = quiet_ && step == never;
+    }
+  }
 
   /// Steps of other streams than `stream` are in flight.
   [[nodiscard]] bool others_than(StreamId stream) const noexcept
@@ -130,6 +137,9 @@ class Fences {
   [[nodiscard]] std::uint32_t who(PageId page) const noexcept
   {
     std::uint32_t found = nobody;
+    if (quiet_) {
+      return found;
+    }
     for (std::uint32_t s = 0; s < max_streams; ++s) {
       if (oldest_[s] != never && stamps_[s][page.value] >= oldest_[s]) {
         found = found == nobody ? s : many;
@@ -143,6 +153,7 @@ class Fences {
   ZeroArray<std::uint32_t> waiting_[many + 1];
   PageCount sizes_[many + 1]{};
   std::uint64_t oldest_[max_streams]{never, never, never, never};
+  bool quiet_ = true;  // no step is in flight
 };
 
 static_assert(max_streams == 4);

@@ -30,7 +30,7 @@ void make_plan(State const& state, StepState& t)
     if (first < table.size()) {
       auto const count = static_cast<std::uint32_t>(table.size()) - first;
       plan.tables.push_back({row, first, count, static_cast<std::uint32_t>(plan.ids.size())});
-      plan.ids.insert(plan.ids.end(), table.begin() + first, table.end());
+      append(plan.ids, std::span(table).subspan(first));
     }
   };
   for (ChunkState const& c : t.chunks) {

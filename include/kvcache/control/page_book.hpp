@@ -41,9 +41,11 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   {
     PageCount const missing =
       (pages > this->num_free() ? pages - this->num_free() : 0) + (unpublishes ? 1U : 0U);
-    std::size_t const skips = missing == 0                  ? 0
-                              : fences_.others_than(stream) ? std::size_t{policy_.size()} * 2
-                                                            : std::size_t{policy_.size()};
+    if (missing == 0) {
+      return;
+    }
+    std::size_t const skips =
+      fences_.others_than(stream) ? std::size_t{policy_.size()} * 2 : std::size_t{policy_.size()};
     grow(journal.entries_, missing + skips);
     grow(journal.pages_, missing);
     grow(journal.tokens_,

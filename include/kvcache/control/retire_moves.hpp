@@ -196,9 +196,9 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
       }
       find_strays(s, outcome.path, c.first_index);
     } else if (c.named) {
-      s.tokens.insert(s.tokens.end(), first, first + c.attached + outcome.accepted);
+      append(s.tokens, std::span(first, first + c.attached + outcome.accepted));
     } else {
-      s.tokens.insert(s.tokens.end(), outcome.tokens.begin(), outcome.tokens.end());
+      append(s.tokens, outcome.tokens);
     }
     Index const lost = c.tokens - outcome.accepted;
     Index slack = 0;
@@ -210,7 +210,9 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
       next.slack = slack;
       slack += next.draft ? next.tokens : 0;
     }
-    this->shrink(s, this->pages_kept(s));
+    if (lost > 0 || !s.strays.empty()) {
+      this->shrink(s, this->pages_kept(s));
+    }
     this->stats.committed_rows += static_cast<std::uint64_t>(outcome.accepted);
   }
 

@@ -286,9 +286,12 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
   /// by the indexed one in every table, and its own goes back. **Errors** `std::bad_alloc`; what was done stays.
   void publish(SequenceState& s)
   {
+    if (s.in_place() < static_cast<Index>(s.indexed + 1) * options.page_tokens) {
+      return;  // most steps complete no page
+    }
     auto whole = static_cast<PageCount>(s.in_place() / options.page_tokens);
     auto const p = static_cast<std::size_t>(options.page_tokens);
-    if (s.indexed >= whole || s.domain_generation != book.tree().generation(s.domain)) {
+    if (s.domain_generation != book.tree().generation(s.domain)) {
       return;
     }
     for (Flight const& flight : s.in_flight()) {
