@@ -7,71 +7,23 @@
 #include <string>
 #include <vector>
 
+#include "demo_stage.hpp"
 #include "embedded_model.hpp"
-#include "engine.hpp"
 #include "error.hpp"
-#include "model.hpp"
 #include "page_map.hpp"
 #include "recall_text.hpp"
 #include "sampler.hpp"
 #include "terminal.hpp"
-#include "tokenizer.hpp"
 
 namespace llama {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Tokens = std::vector<std::int32_t>;
 
 constexpr std::size_t num_questions = 16;
 constexpr std::size_t text_tokens = 2048;
 constexpr std::size_t digits = 4;
 constexpr std::size_t num_forks = 4;
-
-/// Ctrl-C was pressed: leave the demo.
-struct Stopped {};
-
-std::string grouped(std::uint64_t number)
-{
-  std::string text = std::to_string(number);
-  for (std::size_t at = text.size(); at > 3; at -= 3) {
-    text.insert(at - 3, 1, ',');
-  }
-  return text;
-}
-
-void heading(char const* number, std::string const& text)
-{
-  Colour const bold("1");
-  std::printf("\n%s  %s\n", number, text.c_str());
-}
-
-/// What the demo works with.
-struct Stage {
-  Args const& args;
-  Model const& model;
-  Tokenizer const& tokenizer;
-  Threads& threads;
-
-  [[nodiscard]] std::unique_ptr<Engine> engine(std::size_t pages) const
-  {
-    return make_engine(model,
-                       threads,
-                       {.kv = args.kv,
-                        .page_tokens = args.page_tokens,
-                        .pages = static_cast<std::uint32_t>(pages),
-                        .max_sequences = 64,
-                        .max_step_tokens = chunk()});
-  }
-  [[nodiscard]] int chunk() const
-  {
-    return std::clamp(args.chunk, static_cast<int>(num_forks), 512);
-  }
-  [[nodiscard]] std::uint32_t pages(std::size_t tokens) const
-  {
-    return pages_for(tokens, args.page_tokens);
-  }
-};
 
 /// What sixteen requests over one text cost.
 struct Session {
@@ -127,11 +79,6 @@ Session ask(Stage const& stage, Engine& engine, RecallText const& text, bool sha
   }
   session.pages = engine.stats().held;
   return session;
-}
-
-void table_row(char const* what, std::string const& without, std::string const& with)
-{
-  std::printf("   %-34s %18s %18s\n", what, without.c_str(), with.c_str());
 }
 
 std::string mean_milliseconds(Session const& session)
@@ -334,17 +281,20 @@ int demo(Args const& args)
               args.page_tokens,
               threads.size(),
               kernels_in_use());
+  bool same = true;
   try {
     RecallText const text = make_recall_text(text_tokens, num_questions, args.seed);
     auto const engine = stage.engine(stage.pages(text_tokens) + num_questions * stage.pages(32));
     Session session = show_session(stage, *engine, text);
     std::vector<kvcache::Sequence> forks = show_forks(stage, *engine);
     show_pages(*engine, session, forks, text);
+    same = show_drafts(stage) && same;
+    same = show_small_pool(stage) && same;
   } catch (Stopped const&) {
     std::printf("\nstopped\n");
     return Interrupt::exit_code;
   }
-  return 0;
+  return same ? 0 : 1;
 }
 
 }  // namespace llama

@@ -28,6 +28,19 @@ std::unique_ptr<Engine> make_engine(Model const& model,
   return std::make_unique<PagedEngine<AnyPages<kvcache::half>>>(model, threads, options);
 }
 
+std::span<float const> Engine::step(std::span<Work const> works, Verdict const& verdict)
+{
+  auto const logits = try_step(works, verdict);
+  if (!logits) {
+    kvcache::Shortage const& shortage = logits.error();
+    throw Error("the cache is full: the step needs " + std::to_string(shortage.need) + " pages, " +
+                std::to_string(shortage.free) + " are free and " +
+                std::to_string(shortage.evictable) +
+                " can be evicted; give a larger --pages or close a sequence");
+  }
+  return *logits;
+}
+
 std::span<float const> prefill(Engine& engine,
                                kvcache::Sequence const& sequence,
                                std::span<std::int32_t const> prompt,
@@ -39,15 +52,19 @@ std::span<float const> prefill(Engine& engine,
   auto first = static_cast<std::size_t>(sequence.length());
   while (first < prompt.size()) {
     auto const tokens = prompt.subspan(first, std::min(chunk, prompt.size() - first));
-    Work const work{&sequence, tokens, all_logits};
+    bool const ends = first + tokens.size() == prompt.size();
+    Work const work{&sequence,
+                    tokens,
+                    all_logits ? Wanted::all
+                    : ends     ? Wanted::last
+                               : Wanted::none};
     logits = engine.step({&work, 1});
     if (visit && !visit(first, logits)) {
       return {};
     }
     first += tokens.size();
   }
-  std::size_t const rows = all_logits ? (prompt.size() - 1) % chunk + 1 : 1;
-  return logits.last(logits.size() / rows);
+  return logits.last(engine.vocab());
 }
 
 }  // namespace llama

@@ -27,6 +27,7 @@ class PagedEngine final : public Engine {
                                    .max_sequences = options.max_sequences,
                                    .max_step_tokens = options.max_step_tokens,
                                    .vocabulary = model.config.vocab}))),
+        vocab_(static_cast<std::size_t>(model.config.vocab)),
         forward_(model, threads),
         attention_(model.config, threads)
   {
@@ -46,31 +47,39 @@ class PagedEngine final : public Engine {
   }
   void forget(kvcache::Domain const& domain) override { cache_.forget(domain); }
 
-  std::span<float const> step(std::span<Work const> works) override
+  void suspend(kvcache::Sequence const& sequence) override { (void)take(cache_.suspend(sequence)); }
+  void resume(kvcache::Sequence const& sequence) override { (void)take(cache_.resume(sequence)); }
+
+  kvcache::Result<std::span<float const>, kvcache::Shortage> try_step(
+    std::span<Work const> works, Verdict const& verdict) override
   {
     auto step = take(cache_.begin());
     tokens_.clear();
     wanted_.clear();
+    parts_.clear();
     for (Work const& work : works) {
-      if (auto const added = step.add(*work.sequence, {work.tokens}); !added) {
-        refuse(added.error());  // the step is dropped: nothing happened
+      auto const added = step.add(*work.sequence, {.tokens = work.tokens, .draft = work.draft});
+      if (!added) {  // the step is dropped: nothing happened
+        if (added.error().why == kvcache::Why::no_pages) {
+          return added.error();
+        }
+        throw Error(std::string("the cache refuses: ") + added.error().detail.message().text);
       }
-      tokens_.insert(tokens_.end(), work.tokens.begin(), work.tokens.end());
-      std::size_t const rows = work.all_logits ? work.tokens.size() : 1;
-      for (std::size_t row = tokens_.size() - rows; row < tokens_.size(); ++row) {
-        wanted_.push_back(row);
-      }
+      note(work, static_cast<std::size_t>(*added));
     }
     (void)take(step.submit());
-    auto const view = step.view();
-    positions_.resize(tokens_.size());
-    for (std::size_t t = 0; t < tokens_.size(); ++t) {
-      positions_[t] = view.index(static_cast<kvcache::Index>(t));
+    std::span<float const> logits;
+    if (!tokens_.empty()) {
+      auto const view = step.view();
+      positions_.resize(tokens_.size());
+      for (std::size_t t = 0; t < tokens_.size(); ++t) {
+        positions_[t] = view.position(static_cast<kvcache::Index>(t));
+      }
+      attention_.begin(view);
+      logits = forward_.run(tokens_, positions_, wanted_, attention_);
     }
-    attention_.begin(view);
-    auto const logits = forward_.run(tokens_, positions_, wanted_, attention_);
     copies_ = step.plan().copies;
-    (void)take(step.commit());
+    (void)take(step.commit(judge(logits, verdict)));
     return logits;
   }
 
@@ -80,6 +89,8 @@ class PagedEngine final : public Engine {
     return cache_.pages(sequence);
   }
   std::uint32_t holders(kvcache::PageId page) const override { return cache_.holders(page); }
+  std::size_t vocab() const override { return vocab_; }
+  kvcache::Geometry const& geometry() const override { return cache_.geometry(); }
   kvcache::Stats stats() const override { return cache_.stats(); }
   kvcache::Footprint footprint() const override { return cache_.footprint(); }
   kvcache::Report check_invariants() const override { return cache_.check_invariants(); }
@@ -94,23 +105,57 @@ class PagedEngine final : public Engine {
     return std::move(result).value();
   }
 
-  [[noreturn]] static void refuse(kvcache::Shortage const& shortage)
+  /// What the step computes of one work: the last `fresh` tokens, those before it were found.
+  void note(Work const& work, std::size_t fresh)
   {
-    if (shortage.why != kvcache::Why::no_pages) {
-      throw Error(std::string("the cache refuses: ") + shortage.detail.message().text);
+    auto const computed = work.tokens.last(fresh);
+    tokens_.insert(tokens_.end(), computed.begin(), computed.end());
+    std::size_t const rows = work.wanted == Wanted::all    ? fresh
+                             : work.wanted == Wanted::last ? 1
+                                                           : 0;
+    if (rows > fresh) {
+      throw Error("a work wants the logits of a token that the cache holds already");
     }
-    throw Error("the cache is full: the step needs " + std::to_string(shortage.need) + " pages, " +
-                std::to_string(shortage.free) + " are free and " +
-                std::to_string(shortage.evictable) +
-                " can be evicted; give a larger --pages or close a sequence");
+    for (std::size_t row = tokens_.size() - rows; row < tokens_.size(); ++row) {
+      wanted_.push_back(row);
+    }
+    if (fresh > 0) {
+      parts_.push_back({&work, static_cast<kvcache::Index>(fresh), rows});
+    }
   }
 
+  /// How many tokens of each planned chunk become real.
+  std::span<kvcache::Outcome const> judge(std::span<float const> logits, Verdict const& verdict)
+  {
+    outcomes_.clear();
+    for (Part const& part : parts_) {
+      auto const mine = logits.first(part.rows * vocab());
+      logits = logits.subspan(mine.size());
+      bool const guess = part.work->draft && verdict;
+      kvcache::Outcome outcome{};
+      outcome.accepted =
+        guess ? static_cast<kvcache::Index>(verdict(*part.work, mine)) : part.tokens;
+      outcomes_.push_back(outcome);
+    }
+    return outcomes_;
+  }
+
+  /// A planned chunk.
+  struct Part {
+    Work const* work;
+    kvcache::Index tokens;
+    std::size_t rows;  // of logits
+  };
+
   Cache cache_;
+  std::size_t vocab_;
   Forward forward_;
   PagedAttention<Layout> attention_;
   std::vector<std::int32_t> tokens_;     // of the step
   std::vector<std::int64_t> positions_;  // of its tokens
   std::vector<std::size_t> wanted_;      // tokens whose logits the caller reads
+  std::vector<Part> parts_;
+  std::vector<kvcache::Outcome> outcomes_;
   std::vector<kvcache::PageCopy> copies_;
 };
 

@@ -11,6 +11,18 @@ using namespace kvcache_test;
 
 }  // namespace
 
+TEST_CASE("info: tells what is committed, and what is planned behind it", "[control][step]")
+{
+  Plane plane = make_plane(8);
+  SequenceId const a = prefilled(plane, numbers(1, 5));
+  StepId const step = begin(plane);
+  REQUIRE(plane.add(step, a, {.count = 3}));
+  CHECK(plane.info(a)->length == 5);
+  CHECK(plane.info(a)->planned == 8);
+  REQUIRE(plane.drop(step));
+  CHECK(plane.info(a)->planned == 5);
+}
+
 TEST_CASE("Step: each call has its stage, and others are stale and change nothing",
           "[control][step]")
 {

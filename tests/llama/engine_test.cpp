@@ -8,7 +8,6 @@
 
 #include "fixture.hpp"
 #include "llama/error.hpp"
-#include "llama/recall_text.hpp"
 #include "llama/sampler.hpp"
 #include "support/catch.hpp"
 
@@ -23,17 +22,9 @@ using llama_test::Logits;
 using llama_test::paged_logits;
 using llama_test::recall_runner;
 using llama_test::same_bits;
+using llama_test::text_of;
 
 namespace {
-
-/// A text of the recall model with `tokens` tokens exactly.
-Ids text_of(llama_test::Runner const& runner, std::size_t tokens, std::uint64_t seed = 7)
-{
-  Ids ids = runner.tokenizer.encode(llama::make_recall_text(tokens + 16, 0, seed).context);
-  REQUIRE(ids.size() >= tokens);
-  ids.resize(tokens);
-  return ids;
-}
 
 /// The greedy continuation, and the logits that chose each token.
 struct Continuation {

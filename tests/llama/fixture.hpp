@@ -11,6 +11,7 @@
 #include <memory>
 #include <numeric>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "contiguous_attention.hpp"
@@ -18,6 +19,7 @@
 #include "llama/engine.hpp"
 #include "llama/forward.hpp"
 #include "llama/model.hpp"
+#include "llama/recall_text.hpp"
 #include "llama/tokenizer.hpp"
 
 namespace llama_test {
@@ -51,6 +53,17 @@ struct Runner {
 [[nodiscard]] inline Runner recall_runner(unsigned num_threads = 2)
 {
   return Runner(llama::Gguf::from_bytes(llama::embedded_model(), "the recall model"), num_threads);
+}
+
+/// A text of the recall model with `tokens` tokens exactly.
+[[nodiscard]] inline Ids text_of(Runner const& runner, std::size_t tokens, std::uint64_t seed = 7)
+{
+  Ids ids = runner.tokenizer.encode(llama::make_recall_text(tokens + 16, 0, seed).context);
+  if (ids.size() < tokens) {
+    throw std::logic_error("the recall text is too short");
+  }
+  ids.resize(tokens);
+  return ids;
 }
 
 /// Logits of what `sequence` lacks of `text`, all its positions, computed in chunks.

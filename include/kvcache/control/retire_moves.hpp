@@ -210,7 +210,7 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
       next.slack = slack;
       slack += next.draft ? next.tokens : 0;
     }
-    if (lost > 0 || !s.strays.empty()) {
+    if (lost > 0 || c.tree || c.first_moved >= 0) {
       this->shrink(s, this->pages_kept(s));
     }
     this->stats.committed_rows += static_cast<std::uint64_t>(outcome.accepted);

@@ -262,6 +262,7 @@ class SequenceCalls {
       return detail::stale(id);
     }
     return SequenceInfo{.length = s->length(),
+                        .planned = state_.planned_end(*s),
                         .cached = s->cached,
                         .pages = static_cast<PageCount>(s->table.size()),
                         .row = s->row,

@@ -15,8 +15,9 @@ namespace kvcache::inline v0_1 {
 
 /// What a caller may read of a sequence.
 struct SequenceInfo {
-  Index length = 0;  ///< committed rows
-  Index cached = 0;  ///< rows that came from the tree when it was opened
+  Index length = 0;   ///< committed rows
+  Index planned = 0;  ///< rows if all that is in flight is accepted
+  Index cached = 0;   ///< rows that came from the tree when it was opened
   PageCount pages = 0;
   RowId row{};  ///< of the page table
   bool suspended = false;
