@@ -43,7 +43,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     c.named = !chunk.tokens.empty();
     c.draft = chunk.draft || !chunk.parents.empty();
     c.tree = !chunk.parents.empty();
-    c.parents_at = t.parents.size();
+    c.parents_at = static_cast<std::uint32_t>(t.parents.size());
     c.first_token = t.tokens.size();
     c.pages_before = static_cast<PageCount>(s.table.size());
     c.reclaimed = t.reclaimed.size();
@@ -150,11 +150,12 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     }
     std::span<PageId const> const pages =
       std::span<PageId const>(s.table).subspan(first, end - first);
-    c.orphan_table.reserve(s.table.size());
+    reserve_to(t.orphan_tables, t.orphan_table_room + s.table.size());
     book.publish_pending(
       s.domain, parent, text, pages, {t.id, t.stream, static_cast<std::uint32_t>(t.chunks.size())});
-    c.pending_at = t.pending.size();
-    c.pending_index = first;
+    t.orphan_table_room += s.table.size();
+    c.pending_at = static_cast<PageCount>(t.pending.size());
+    c.pending_index = static_cast<PageCount>(first);
     c.pending = static_cast<PageCount>(pages.size());
     t.pending.insert(t.pending.end(), pages.begin(), pages.end());
   }
@@ -210,6 +211,30 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     }
   }
 
+ protected:
+  /// The one table that holds `page` may write its rows from `offset` on.
+  [[nodiscard]] bool writable(PageId page, Index offset, StreamId stream) const noexcept
+  {
+    if (book.tree().contains(page) || book.fences().blocks(page, stream)) {
+      return false;
+    }
+    std::uint32_t others = book.allocator().count(page) - 1;
+    if (others == 0) {
+      return true;
+    }
+    for (StepState const& step : this->steps) {
+      for (ChunkState const& c : step.chunks) {
+        if (c.copy_source == page) {
+          if (c.copy_rows > offset) {
+            return false;
+          }
+          others -= 1;
+        }
+      }
+    }
+    return others == 0;
+  }
+
  private:
   /// Pages right behind the sequence's end that hold the chunk's first tokens, and that somebody holds already.
   void find_twins(StepState const& t,
@@ -263,29 +288,6 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       return;  // pages behind it hold nothing but this sequence's drafts
     }
   }
-  /// The one table that holds `page` may write its rows from `offset` on.
-  [[nodiscard]] bool writable(PageId page, Index offset, StreamId stream) const noexcept
-  {
-    if (book.tree().contains(page) || book.fences().blocks(page, stream)) {
-      return false;
-    }
-    std::uint32_t others = book.allocator().count(page) - 1;
-    if (others == 0) {
-      return true;
-    }
-    for (StepState const& step : this->steps) {
-      for (ChunkState const& c : step.chunks) {
-        if (c.copy_source == page) {
-          if (c.copy_rows > offset) {
-            return false;
-          }
-          others -= 1;
-        }
-      }
-    }
-    return others == 0;
-  }
-
   [[nodiscard]] bool take(StepState& t, SequenceState& s, ChunkState& c) noexcept
   {
     if (c.taken == 0) {

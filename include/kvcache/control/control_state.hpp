@@ -35,7 +35,7 @@ void reserve_to(std::vector<T>& v, std::size_t size)
 
 /// `v` grows by what `more` holds. A step of decoding adds one at a time, which `insert` is slow at.
 template <class T, class Range>
-void append(std::vector<T>& v, Range const& more)
+[[gnu::always_inline]] inline void append(std::vector<T>& v, Range const& more)
 {
   if (more.size() == 1) {
     v.push_back(*more.begin());

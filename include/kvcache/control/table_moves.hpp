@@ -83,7 +83,11 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
         s.synced = smaller(s.synced, c.copy_at);  // perhaps no plan says so
       }
       if (flight.step->stage == Stage::open && c.pending > 0) {
-        c.orphan_table.assign(s.table.begin(), s.table.end());  // within the reserve of the add
+        std::vector<PageId>& tables = flight.step->orphan_tables;
+        c.orphan_at = static_cast<PageCount>(tables.size());
+        c.orphan_pages = static_cast<PageCount>(s.table.size());
+        tables.insert(
+          tables.end(), s.table.begin(), s.table.end());  // within the reserve of `pend`
         c.orphan_row = s.row;
         s.synced = 0;
       }
@@ -295,12 +299,18 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     }
   }
 
+  /// A whole page of the sequence is not in the tree; most steps of decoding complete none.
+  [[nodiscard]] bool has_whole_page(SequenceState const& s) const noexcept
+  {
+    return s.in_place() >= static_cast<Index>(s.indexed + 1) * options.page_tokens;
+  }
+
   /// Puts the sequence's whole committed pages into the tree. A page whose tokens are there already is replaced
   /// by the indexed one in every table, and its own goes back. **Errors** `std::bad_alloc`; what was done stays.
   void publish(SequenceState& s)
   {
-    if (s.in_place() < static_cast<Index>(s.indexed + 1) * options.page_tokens) {
-      return;  // most steps complete no page
+    if (!has_whole_page(s)) {
+      return;
     }
     auto whole = static_cast<PageCount>(s.in_place() / options.page_tokens);
     auto const p = static_cast<std::size_t>(options.page_tokens);
