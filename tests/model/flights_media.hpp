@@ -152,15 +152,15 @@ struct FlightItems {
     auto const named = table.look_up(token);
     for (std::uint32_t item = 0; item < flight_pictures; ++item) {
       if (*named.item == pictures[item]) {
-        return symbol_of(item, named.rows, named.atomic, named.index);
+        return symbol_of(item, named.rows, named.atomic, named.row);
       }
     }
     std::uint32_t content = 0;
     for (kvcache::Index row = 0; row < named.rows; ++row) {
-      auto const bit = static_cast<std::uint32_t>(table.text_token(token + named.index - row));
+      auto const bit = static_cast<std::uint32_t>(table.text_token(token + named.row - row));
       content |= bit << static_cast<std::uint32_t>(row);
     }
-    return symbol_of(flight_pictures + content, named.rows, named.atomic, named.index);
+    return symbol_of(flight_pictures + content, named.rows, named.atomic, named.row);
   }
 
  private:
