@@ -35,8 +35,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   using Base::text;
   using Base::twins;
 
-  /// What the chunk needs and finds. **Post** `twins` are the pages that it attaches to.
-  /// **Pre** `c` is new.
+  /// What the chunk needs and finds, into the new `c`. **Post** `twins` are the pages that it attaches to.
   void draft(
     StepState const& t, SequenceId id, SequenceState const& s, Chunk const& chunk, ChunkState& c)
   {
@@ -77,9 +76,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       reserve_to(t.parents, t.parents.size() + rows);
       s.strays.reserve(rows);
     }
-    if (c.tokens >= options.page_tokens) {
-      reserve_to(t.pending, t.pending.size() + pages_of(c.tokens) + 1);
-    }
+    reserve_to(t.pending, t.pending.size() + pages_of(c.tokens) + 1);
     reserve_to(s.table, s.table.size() + twins.size() + c.taken + 1);
     reserve_to(s.tokens, static_cast<std::size_t>(c.end()));
     book.prepare_take(c.taken, c.copies(), t.stream, t.reclaimed);
@@ -222,12 +219,9 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   {
     twins.clear();
     auto const p = static_cast<std::size_t>(options.page_tokens);
-    if (chunk.tokens.size() < p) {
-      return;
-    }
     auto const start = static_cast<std::size_t>(this->planned_end(s));
     auto const limit = static_cast<std::size_t>(s.attach_limit);
-    if (start % p != 0 || start + p > limit || !this->exact(s, c)) {
+    if (chunk.tokens.size() < p || start % p != 0 || start + p > limit || !this->exact(s, c)) {
       return;
     }
     PageId parent = start == 0 ? zero_page : s.table[start / p - 1];
