@@ -177,7 +177,7 @@ struct FlightItems {
                                             std::int32_t page_tokens,
                                             Random& any)
 {
-  Random random(any.below(3));  // few ways to lie, so that prompts meet
+  Random random(any.below(5));  // few ways to lie, so that prompts meet
   FlightSpans spans;
   auto at = static_cast<std::size_t>(random.below(3));
   while (at < text.size() && random.below(3) != 0) {
@@ -187,7 +187,7 @@ struct FlightItems {
     FlightMedia span;
     span.atomic = random.below(2) == 0;
     span.item = random.below(flight_pictures);
-    if (span.atomic && random.below(3) == 0) {
+    if (span.atomic && any.below(3) == 0) {
       rows = rows < 6 ? rows : 6;
       span.item = flight_pictures;
       for (std::size_t i = 0; i < rows; ++i) {
