@@ -398,6 +398,44 @@ TEST_CASE("Media rows: a failed step cuts nobody back into an atomic span",
   check_sound(plane);
 }
 
+TEST_CASE("Media rows: admission and pins know them", "[control][media]")
+{
+  Plane plane = make_plane(16);
+  cache(plane, look, at_2);
+  Spans const other = {{.item = &dog, .first = 2, .rows = 5}};
+  auto const known = plane.admit({.tokens = look, .media = at_2});
+  auto const fresh = plane.admit({.tokens = look, .media = other});
+  auto const text = plane.admit({.tokens = look});
+  REQUIRE(known);
+  REQUIRE(fresh);
+  CHECK(fresh->prompt == 4);
+  CHECK(text->prompt == 4);
+  CHECK(plane.probe({.tokens = look, .media = at_2}).new_pages == 1);
+  CHECK_FALSE(plane.pin({.tokens = look, .media = other}));
+  auto const pin = plane.pin({.tokens = look, .media = at_2});
+  REQUIRE(pin);
+  SequenceId const big = open(plane, numbers(200, 251));
+  append(plane, big, numbers(200, 251));  // all that is not pinned
+  CHECK(hit(plane, look, at_2) == 12);
+  REQUIRE(plane.unpin(*pin));
+  check_sound(plane);
+}
+
+TEST_CASE("Media rows: a name says what it stands for", "[control][media]")
+{
+  Plane plane = make_plane(16);
+  SequenceId const id = open(plane, look, whole_at_2);
+  append(plane, id, look);
+  auto const row = plane.media_row(names(plane, id)[4]);
+  REQUIRE(row);
+  CHECK(*row->item == cat);
+  CHECK(row->row == 2);
+  CHECK(row->rows == 5);
+  CHECK(row->atomic);
+  CHECK_FALSE(plane.media_row(1));
+  CHECK_FALSE(plane.media_row(-6));
+}
+
 TEST_CASE("Media rows: names that nobody uses are given out again, others never",
           "[control][media]")
 {

@@ -61,7 +61,7 @@ TEST_CASE("MediaTable: item, rows and atomic make a name together", "[control][m
   CHECK(name == -12);
   CHECK(*table.look_up(name).item == item("a"));
   CHECK(table.look_up(name).rows == 5);
-  CHECK(table.look_up(name).index == 3);
+  CHECK(table.look_up(name).row == 3);
   CHECK(table.knows(-17));
   CHECK_FALSE(table.knows(-18));
   CHECK_FALSE(table.knows(0));
@@ -135,7 +135,7 @@ TEST_CASE("MediaTable: the last of all names", "[control][media_table]")
   CHECK(*table.intern(item("a"), most - 1, true) == 0);
   Index const last = *table.intern(item("b"), 1, true);
   CHECK(MediaTable::name_of(last, 0) == -most);
-  CHECK(table.look_up(-most).index == 0);
+  CHECK(table.look_up(-most).row == 0);
   CHECK_FALSE(table.intern(item("c"), 1, true));
   CHECK_FALSE(table.intern(item("c"), most, true));
   sweep(table, {-most});

@@ -152,15 +152,15 @@ struct FlightItems {
     auto const named = table.look_up(token);
     for (std::uint32_t item = 0; item < flight_pictures; ++item) {
       if (*named.item == pictures[item]) {
-        return symbol_of(item, named.rows, named.atomic, named.index);
+        return symbol_of(item, named.rows, named.atomic, named.row);
       }
     }
     std::uint32_t content = 0;
     for (kvcache::Index row = 0; row < named.rows; ++row) {
-      auto const bit = static_cast<std::uint32_t>(table.text_token(token + named.index - row));
+      auto const bit = static_cast<std::uint32_t>(table.text_token(token + named.row - row));
       content |= bit << static_cast<std::uint32_t>(row);
     }
-    return symbol_of(flight_pictures + content, named.rows, named.atomic, named.index);
+    return symbol_of(flight_pictures + content, named.rows, named.atomic, named.row);
   }
 
  private:
@@ -177,7 +177,7 @@ struct FlightItems {
                                             std::int32_t page_tokens,
                                             Random& any)
 {
-  Random random(any.below(3));  // few ways to lie, so that prompts meet
+  Random random(any.below(5));  // few ways to lie, so that prompts meet
   FlightSpans spans;
   auto at = static_cast<std::size_t>(random.below(3));
   while (at < text.size() && random.below(3) != 0) {
@@ -187,7 +187,7 @@ struct FlightItems {
     FlightMedia span;
     span.atomic = random.below(2) == 0;
     span.item = random.below(flight_pictures);
-    if (span.atomic && random.below(3) == 0) {
+    if (span.atomic && any.below(3) == 0) {
       rows = rows < 6 ? rows : 6;
       span.item = flight_pictures;
       for (std::size_t i = 0; i < rows; ++i) {

@@ -53,7 +53,7 @@ class FlightControl
   /// So few names that they are swept, come back and run out.
   explicit FlightControl(FlightSetting const& s) : Plane(make(s))
   {
-    Inside::of(*this).media = kvcache::detail::MediaTable(2 * s.page_tokens + 6, 4);
+    Inside::of(*this).media = kvcache::detail::MediaTable(3 * s.page_tokens + 10, 4);
   }
   [[nodiscard]] kvcache::detail::MediaTable const& media() const { return Inside::of(*this).media; }
   [[nodiscard]] std::span<kvcache::detail::NamedSpan const> spans(kvcache::SequenceId id) const

@@ -127,4 +127,12 @@ struct MediaSpan {
   bool atomic = false;
 };
 
+/// What a name stands for: row `row` of an item that was declared with `rows` rows.
+struct MediaRow {
+  Media const* item = nullptr;
+  Index row = 0;
+  Index rows = 0;
+  bool atomic = false;
+};
+
 }  // namespace kvcache::inline v0_1

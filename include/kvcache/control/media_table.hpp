@@ -91,25 +91,19 @@ class MediaTable {
   }
 
   /// What a name stands for. **Pre** `token` is a name of this table. **Cost** O(log items).
-  struct Named {
-    Media const* item;
-    Index rows;
-    bool atomic;
-    Index index;
-  };
-  [[nodiscard]] Named look_up(Token token) const noexcept
+  [[nodiscard]] MediaRow look_up(Token token) const noexcept
   {
     Record const& record = records_[order_[place_of(token)]];
-    return {&record.item, record.rows, record.atomic, -1 - token - record.base};
+    return {&record.item, -1 - token - record.base, record.rows, record.atomic};
   }
 
   /// The token of a row of text that attends both ways. **Pre** `name` is a name of such a row.
   [[nodiscard]] Token text_token(Token name) const noexcept
   {
-    Named const named = look_up(name);
+    MediaRow const named = look_up(name);
     std::uint32_t token = 0;
     for (std::size_t byte = 4; byte-- > 0;) {
-      std::size_t const at = 9 + 4 * static_cast<std::size_t>(named.index) + byte;  // tag, length
+      std::size_t const at = 9 + 4 * static_cast<std::size_t>(named.row) + byte;  // tag, length
       token = token << 8 | static_cast<unsigned char>(named.item->bytes()[at]);
     }
     return static_cast<Token>(token);

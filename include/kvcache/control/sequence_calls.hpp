@@ -302,6 +302,13 @@ class SequenceCalls {
     return s == nullptr ? std::span<Token const>{} : std::span<Token const>(s->tokens);
   }
 
+  /// What a negative name stands for that `tokens` or an event gave, as long as somebody uses it: until the sequence
+  /// is closed, or the page removed. **Cost** O(log items).
+  [[nodiscard]] std::optional<MediaRow> media_row(Token name) const noexcept
+  {
+    return state_.media.knows(name) ? std::optional(state_.media.look_up(name)) : std::nullopt;
+  }
+
   /// How many hold `page`: tables, the tree, a copy in flight. 0: free. **Pre** a usable page.
   [[nodiscard]] std::uint32_t holders(PageId page) const noexcept
   {
