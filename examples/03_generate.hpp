@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How 03_fork_and_speculate.cpp generates: several samples in one step, and one text with drafts.
 #pragma once
+
+/// \file How 03_fork_and_speculate.cpp generates: several samples in one step, and one text with drafts.
 
 #include <kvcache/kvcache.hpp>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the scheduler and the worker of 04_scheduler_and_worker.cpp must agree on.
 #pragma once
+
+/// \file What the scheduler and the worker of 04_scheduler_and_worker.cpp must agree on.
 
 #include <kvcache/kvcache.hpp>
 

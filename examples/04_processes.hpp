@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two pipes and a process: what 04_scheduler_and_worker.cpp needs of the operating system.
 #pragma once
+
+/// \file Two pipes and a process: what 04_scheduler_and_worker.cpp needs of the operating system.
 
 #include <poll.h>
 #include <sys/types.h>

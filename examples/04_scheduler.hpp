@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler of 04_scheduler_and_worker.cpp: requests and a control plane, no byte of K or V.
 #pragma once
+
+/// \file The scheduler of 04_scheduler_and_worker.cpp: requests and a control plane, no byte of K or V.
 
 #include <kvcache/control/plan_bytes.hpp>
 #include <kvcache/kvcache.hpp>

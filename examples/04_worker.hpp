@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker of 04_scheduler_and_worker.cpp: a pool and a model, no scheduler.
 #pragma once
+
+/// \file The worker of 04_scheduler_and_worker.cpp: a pool and a model, no scheduler.
 
 #include <kvcache/control/plan_bytes.hpp>
 #include <kvcache/pool/pool.hpp>

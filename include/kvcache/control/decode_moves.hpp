@@ -40,7 +40,7 @@ struct DecodeMoves : AddMoves<Allocator, Prefix, Replacement> {
     if (s.table.empty() ||
         n >= options.page_tokens ||  // a whole page may be found, or made pending
         end + n > begin + options.page_tokens || end - slack < begin || !chunk.parents.empty() ||
-        !s.strays.empty() || !this->writable(s.table.back(), end - slack - begin, t.stream) ||
+        !this->writable(s.table.back(), end - slack - begin, t.stream) ||
         !has_room(t, s, names, end + n)) {
       return false;
     }
