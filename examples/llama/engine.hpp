@@ -34,11 +34,13 @@ struct Work {
   kvcache::Sequence const* sequence;
   std::span<std::int32_t const> tokens;  // the next ones, at least one
   Wanted wanted = Wanted::last;
-  bool draft = false;  // guesses: a verdict may keep the first of them only
+  bool draft = false;                         // guesses: a verdict may keep the first of them only
+  std::span<kvcache::Index const> parents{};  // makes them a tree of guesses, see `kvcache::Chunk`
 };
 
-/// Asked once per draft when the kernels have run: how many of its tokens become real. `logits` are those that the
-/// work wanted.
+/// Asked once per draft when the kernels have run: through which of its tokens, counted from 1, it becomes real; 0: none
+/// does. Of a tree these are the token and its ancestors, of other drafts the token and all before it.
+/// `logits` are those that the work wanted.
 using Verdict = std::function<std::size_t(Work const& work, std::span<float const> logits)>;
 
 struct EngineOptions {
