@@ -157,7 +157,7 @@ TEST_CASE("SmolLM2: trees of drafts give the logits and the text of chains",
 
   Ids const prompt =
     runner.tokenizer.encode("one two three four, one two three five, one two three");
-  auto const plain = llama_test::greedy_text(runner, run, prompt, 80);
+  auto const plain = llama_test::greedy_text(runner, run, prompt, 220);
   auto const got = llama_test::generate_with_trees(runner, run, prompt, plain.text, true);
   print("SmolLM2", run, plain.lead, got);
   CHECK(plain.lead > 1e-3);
