@@ -90,6 +90,20 @@ void every_call(Cache& cache, Seen const& seen)
   seen("view and plan", false);
   REQUIRE(step->commit());
   seen("commit", true);
+  {
+    auto pin = cache.pin({.tokens = text});
+    REQUIRE(pin);
+    seen("pin", true);
+    pin->let_go();
+    seen("let go of a pin", true);
+    auto again = cache.pin({.tokens = text});
+    REQUIRE(again);
+    seen("pin again", true);
+  }
+  seen("a pin out of scope", true);
+  (void)cache.admit({.tokens = text});
+  (void)cache.events();
+  seen("admit and events", false);
   auto b = cache.fork(*a);
   REQUIRE(b);
   seen("fork", true);

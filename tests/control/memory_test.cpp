@@ -297,3 +297,82 @@ TEST_CASE("Control: with pages recycled, only spans that outgrow their memory al
   CHECK(completing <= pages / 2);
   check_sound(plane);
 }
+
+namespace {
+
+/// A picture in rows 2 to 6, and one in the next turn.
+struct Pictures {
+  Media cat{{.digest = "cat", .kind = {}, .dtype = {}, .dims = {}, .options = {}}};
+  Tokens prompt = {1, 2, 9, 9, 9, 9, 9, 3, 4};
+  std::vector<MediaSpan> media = {{.item = &cat, .first = 2, .rows = 5, .atomic = true},
+                                  {.item = nullptr, .first = 7, .rows = 2, .atomic = true}};
+  Tokens turn = {5, 9, 9, 6};
+  std::vector<MediaSpan> later = {{.item = &cat, .first = 10, .rows = 2}};
+};
+
+}  // namespace
+
+TEST_CASE("Control: open with media without memory changes nothing", "[control][memory][media]")
+{
+  Pictures const p;
+  int const tried = check_each_failure(
+    [&](Plane& plane) {
+      cache_only(plane, {1, 2, 3, 4, 5});
+      return 0;
+    },
+    [&](Plane& plane, int) { return why_of(plane.open({.tokens = p.prompt, .media = p.media})); });
+  CHECK(tried >= 8);
+}
+
+TEST_CASE("Control: a turn with media without memory changes nothing", "[control][memory][media]")
+{
+  Pictures const p;
+  int const tried = check_each_failure(
+    [&](Plane& plane) {
+      auto const id = plane.open({.tokens = p.prompt, .media = p.media});
+      REQUIRE(id);
+      append(plane, *id, p.prompt);
+      return std::pair(*id, begin(plane));
+    },
+    [&](Plane& plane, std::pair<SequenceId, StepId> const& at) {
+      return why_of(plane.add(at.second, at.first, {.tokens = p.turn, .media = p.later}));
+    },
+    6);  // a page that is not made pending is found after commit
+  CHECK(tried >= 4);
+}
+
+TEST_CASE("Control: a step with media that fails without memory falls back further",
+          "[control][memory][media]")
+{
+  // Rows 6 to 12 are atomic, and row 12 is in a page of the step that fails: the split of the cached span before it
+  // finds no memory, so the sequence keeps nothing of that span.
+  Media const cat({.digest = "cat", .kind = {}, .dtype = {}, .dims = {}, .options = {}});
+  std::vector<MediaSpan> const media = {{.item = &cat, .first = 6, .rows = 7, .atomic = true}};
+  Tokens const prompt = numbers(1, 21);
+  for (int n = 0; n < 2; ++n) {
+    CAPTURE(n);
+    Plane plane = make_plane(24);
+    auto const a = plane.open({.tokens = prompt, .media = media});
+    append(plane, *a, numbers(1, 13));
+    StepId const step = begin(plane);
+    add(plane, step, *a, numbers(14, 20));
+    REQUIRE(plane.submit(step));
+    auto const b = plane.open({.tokens = prompt, .media = media});
+    REQUIRE(plane.info(*b)->length == 20);
+    bool struck = false;
+    {
+      FailAllocation const failing(n);
+      REQUIRE(plane.fail(step));
+      struck = failing.struck();
+    }
+    CHECK(struck);
+    CHECK(plane.info(*b)->length == 0);
+    check_sound(plane);
+    StepId const again = begin(plane);
+    CHECK(plane.add(again, *b, {.tokens = prompt}).has_value());
+    REQUIRE(plane.submit(again));
+    REQUIRE(plane.commit(again));
+    CHECK(plane.info(*b)->length == 21);
+    check_sound(plane);
+  }
+}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ten ways to use a cache, each run once for every allocation in it, which fails: control, pool, tables, handles, `create`
+// A dozen ways to use a cache, each run once for every allocation in it, which fails: control, pool, tables, handles, `create`
 // and the device. A call that says `no_memory` changed nothing, made again it goes through, and every row ends right.
 //
 // Calls that cannot fail do with less where memory is short: a commit publishes fewer pages, an add makes fewer
@@ -256,5 +256,47 @@ TEST_CASE("KVCache without memory: a step fails, and those that depend on it", "
     life.add({.sequence = a, .tokens = {10}});
     life.submit();
     life.finish();
+  });
+}
+
+TEST_CASE("KVCache without memory: trees of drafts", "[memory][kv_cache]")
+{
+  expect_all_or_nothing("trees of drafts", 16, [](Life& life) {
+    int const s = life.open(range(1, 6));
+    life.prefill(s);
+    int const t = life.fork(s);
+    std::vector<kvcache::Index> const parents{-1, 0, 0, 2, 2};
+    for (std::vector<kvcache::Index> const& path :
+         {std::vector<kvcache::Index>{0, 2, 4}, {0, 1}, {}, {0, 2}}) {
+      life.plan({{.sequence = s, .tokens = range(10, 14), .parents = parents, .path = path},
+                 {.sequence = t, .tokens = {30}}});
+      life.finish();
+      life.plan({{.sequence = s, .tokens = {20}}, {.sequence = t, .tokens = {31, 32}}});
+      life.finish();
+      life.check_rows();
+    }
+    REQUIRE(life.rows(s).size() == 6 + 7 + 4);
+  });
+}
+
+TEST_CASE("KVCache without memory: pinned prefixes and events", "[memory][kv_cache]")
+{
+  expect_all_or_nothing("pinned prefixes and events", 6, [](Life& life) {
+    int const s = life.open(range(1, 9));
+    life.prefill(s);
+    life.close(s);
+    life.pin(range(1, 6));  // ends inside a span
+    int const t = life.open(range(101, 112));
+    life.prefill(t);
+    life.close(t);
+    int const u = life.open(range(201, 212));  // evicts, but not what is pinned
+    life.prefill(u);
+    life.pin(range(201, 212));
+    life.unpin();
+    life.unpin();
+    life.close(u);
+    int const v = life.open(range(1, 9));
+    life.prefill(v);
+    REQUIRE(life.cache().events().next() > 6);
   });
 }

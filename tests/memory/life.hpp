@@ -61,6 +61,7 @@ class Life {
       options.max_sequences = 8;
       options.max_step_tokens = 64;
       options.device = &device_;
+      options.event_capacity = 64;
       return Cache::create({.layers = 2, .kv_heads = 2}, options);
     });
     cache_.emplace(std::move(*made));
@@ -122,6 +123,17 @@ class Life {
     }
     known_ = std::move(next);
   }
+  void pin(Text const& prefix)
+  {
+    kvcache::Domain const domain({.model = {}, .weights = {}, .salt = "", .adapters = {}});
+    auto pinned = call("pin", [&] { return cache_->pin({.tokens = prefix, .domain = &domain}); });
+    pins_.push_back(std::move(*pinned));
+  }
+  void unpin()
+  {
+    quietly([&] { pins_.back().let_go(); });
+    pins_.pop_back();
+  }
   void close(int s)
   {
     quietly([&] { at(s).handle.close(); });
@@ -147,7 +159,9 @@ class Life {
     Text tokens;
     kvcache::Index count = 0;
     bool draft = false;
-    kvcache::Index accepted = -1;  ///< of a draft
+    kvcache::Index accepted = -1;           ///< of a draft
+    std::vector<kvcache::Index> parents{};  ///< of a tree
+    std::vector<kvcache::Index> path{};     ///< of it: what is accepted
   };
 
   /// One step, added piece by piece. Returns its place among the steps in flight.
@@ -168,7 +182,8 @@ class Life {
   {
     Flight& flight = steps_.back();
     auto const added = call("add", [&] {
-      return flight.step.add(at(piece.sequence).handle, {piece.tokens, piece.count, piece.draft});
+      return flight.step.add(at(piece.sequence).handle,
+                             {piece.tokens, piece.count, piece.draft, piece.parents});
     });
     flight.pieces.push_back(
       {piece, at(piece.sequence).handle.id(), at(piece.sequence).epoch, *added, {}});
@@ -182,7 +197,8 @@ class Life {
   {
     std::vector<Cache::SequenceChunk> chunks;
     for (Piece const& piece : pieces) {
-      chunks.push_back({at(piece.sequence).handle, piece.tokens, piece.count, piece.draft});
+      chunks.push_back(
+        {at(piece.sequence).handle, piece.tokens, piece.count, piece.draft, piece.parents});
     }
     auto step = call("prepare", [&] { return cache_->prepare(chunks); });
     std::vector<Planned> planned;
@@ -227,8 +243,15 @@ class Life {
       auto const attached = tokens.size() - static_cast<std::size_t>(planned.rows);
       Text text = device;
       text.insert(text.end(), tokens.begin(), tokens.end());
-      auto const stamps = stamps_of(known.domain, 0, text);
+      auto stamps = stamps_of(known.domain, 0, text);
       auto const first = device.size() + attached;
+      for (std::size_t k = 0; k < planned.piece.parents.size(); ++k) {
+        kvcache::Index const parent = planned.piece.parents[k];
+        Stamp const before = parent >= 0 ? stamps[first + static_cast<std::size_t>(parent)]
+                             : first > 0 ? stamps[first - 1]
+                                         : stamp_start(known.domain);
+        stamps[first + k] = stamp_next(before, tokens[k]);
+      }
       bool const in_plan =
         planned.rows > 0 && c < view.num_chunks() &&
         flight.step.plan().chunks[static_cast<std::size_t>(c)].sequence == planned.id;
@@ -255,6 +278,18 @@ class Life {
                                         : planned.rows;
       planned.names.assign(text.begin() + static_cast<std::ptrdiff_t>(first),
                            text.begin() + static_cast<std::ptrdiff_t>(first) + accepted);
+      if (!planned.piece.parents.empty()) {
+        planned.names.clear();
+        for (kvcache::Index const k : planned.piece.path) {
+          planned.names.push_back(tokens[static_cast<std::size_t>(k)]);
+        }
+        text.resize(first);
+        text.insert(text.end(), planned.names.begin(), planned.names.end());
+        if (live) {
+          device = text;
+        }
+        continue;
+      }
       if (live) {
         text.resize(first + static_cast<std::size_t>(accepted));
         device = text;
@@ -273,6 +308,7 @@ class Life {
         if (planned.piece.count > 0) {
           outcome.tokens = planned.names;
         }
+        outcome.path = planned.piece.path;
         outcomes.push_back(outcome);
       }
     }
@@ -328,6 +364,7 @@ class Life {
     check_sound();
     REQUIRE(cache_->stats().held == 0);
     known_.clear();
+    pins_.clear();
     arm();
     cache_.reset();
     disarm();
@@ -482,6 +519,7 @@ class Life {
   std::optional<Cache> cache_;
   std::deque<Known> known_;
   std::deque<Flight> steps_;
+  std::vector<kvcache::Pin> pins_;
   std::byte const* base_ = nullptr;
   std::uint64_t counted_ = 0;  // of all allocations, when the call began
   std::int64_t blocks_ = 0;    // that the cache has and not given back

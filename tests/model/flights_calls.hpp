@@ -49,19 +49,35 @@ inline void flight_open(FlightWorld& w, kvcache::StreamId stream, Random& random
   for (std::uint32_t i = 0; i < count; ++i) {
     text.push_back(static_cast<kvcache::Token>(!zeros && random.below(14) == 0));
   }
-  kvcache::Prompt const prompt{.tokens = text, .domain = &w.domains[s.domain], .stream = stream};
+  if (random.below(2) == 0) {
+    s.media = some_media(text, 0, w.setting.page_tokens, random);
+  }
+  FlightText const tokens = tokens_of(text);
+  auto const media = w.items.declare(s.media);
+  auto const tail =
+    static_cast<kvcache::Index>(random.below(4) == 0 ? random.between(1, p + 2) : 1);
+  kvcache::Prompt const prompt{.tokens = tokens,
+                               .domain = &w.domains[s.domain],
+                               .fresh_tail = tail,
+                               .stream = stream,
+                               .media = media};
   kvcache::Hit const hit = w.control.probe(prompt);
   auto const opened = w.control.open(prompt);
   auto const twin = w.twin.open(prompt);
   require(opened.has_value() == twin.has_value(), "two instances: open");
   if (!opened) {
+    w.tally.crowded += opened.error().field == std::string("media.rows") ? 1U : 0U;
     return w.say(std::string("refused: ") + kvcache::name(opened.error().why));
   }
   require(*opened == *twin, "two instances gave different ids");
   s.id = *opened;
   kvcache::Index const rows = w.control.info(s.id)->length;
   require_equal(hit.rows, rows, "open finds other rows than probe");
-  require(rows < static_cast<kvcache::Index>(text.size()), "no fresh tail");
+  require(rows == 0 || rows <= static_cast<kvcache::Index>(text.size()) - tail, "no fresh tail");
+  w.tally.media += s.media.size();
+  bool const media_hit = std::any_of(
+    text.begin(), text.begin() + rows, [](kvcache::Token symbol) { return symbol > 1; });
+  w.tally.media_hits += media_hit ? 1U : 0U;
   s.rest.assign(text.begin() + rows, text.end());
   w.tally.hit_rows += static_cast<std::uint64_t>(rows);
   auto const table = w.control.table(s.id);
@@ -86,6 +102,7 @@ inline void flight_fork(FlightWorld& w, Random& random)
     s.id = *forked;
     s.rest.clear();
     FlightText const had = w.tokens_of(*from);
+    drop_spans(s.media, [](std::uint64_t) { return true; });
     FlightText const has = w.tokens_of(s);
     require(has.size() <= had.size() && std::equal(has.begin(), has.end(), had.begin()),
             "a fork has other rows");
@@ -102,9 +119,13 @@ inline void flight_truncate(FlightWorld& w, Random& random)
   FlightText const before = w.tokens_of(*s);
   auto const length =
     static_cast<kvcache::Index>(random.below(static_cast<std::uint32_t>(before.size()) + 3));
+  kvcache::Index const end = w.control.planned_end(s->id);
   auto const kept = w.control.truncate(s->id, length);
   auto const twin = w.twin.truncate(s->id, length);
   require(kept.has_value() && twin.has_value() && *kept == *twin, "truncate");
+  if (length < end) {
+    clip(s->media, length);
+  }
   FlightText const after = w.tokens_of(*s);
   require(*kept <= static_cast<kvcache::Index>(before.size()) &&
             *kept == static_cast<kvcache::Index>(after.size()) &&
@@ -130,6 +151,7 @@ inline void flight_suspend(FlightWorld& w, Random& random)
   if (FlightSequence* const s = pick(w, random)) {
     s->before = w.tokens_of(*s);
     require(w.control.suspend(s->id).has_value() && w.twin.suspend(s->id).has_value(), "suspend");
+    drop_spans(s->media, [](std::uint64_t) { return true; });
     require(w.tokens_of(*s) == s->before, "a suspended sequence lost tokens");
     s->suspended = true;
     w.say("sequence " + std::to_string(s->id.slot));

@@ -52,10 +52,17 @@ inline bool add_chunk(FlightWorld& w,
                       FlightText const& tokens,
                       kvcache::Index count,
                       bool draft,
-                      std::vector<kvcache::Index> const& parents = {})
+                      std::vector<kvcache::Index> const& parents = {},
+                      FlightSpans const& declared = {})
 {
-  kvcache::Chunk const chunk{
-    .tokens = tokens, .count = tokens.empty() ? count : 0, .draft = draft, .parents = parents};
+  FlightText const given = tokens_of(tokens);
+  auto const media = w.items.declare(declared);
+  kvcache::Chunk const chunk{.tokens = given,
+                             .count = tokens.empty() ? count : 0,
+                             .draft = draft,
+                             .parents = parents,
+                             .media = media};
+  kvcache::Index const end = w.control.planned_end(s.id);
   std::uint64_t const digest = w.control.digest();
   FlightText const base = w.tokens_of(s);
   auto const held = w.control.table(s.id);
@@ -74,6 +81,7 @@ inline bool add_chunk(FlightWorld& w,
   w.tally.adds += 1;
   if (!added) {
     kvcache::Shortage const& no = added.error();
+    w.tally.crowded += no.detail.field == std::string("media.rows") ? 1U : 0U;
     require(w.control.digest() == digest, "I9: a refused add changed something");
     auto const p = static_cast<kvcache::Index>(w.setting.page_tokens);
     auto const pages = (static_cast<kvcache::Index>(base.size()) + all + p - 1) / p;
@@ -85,6 +93,14 @@ inline bool add_chunk(FlightWorld& w,
     return false;
   }
   require(*added == *twin && *added >= 0 && *added <= all, "rows planned");
+  FlightSequence& own = *w.find(s.id);
+  for (FlightMedia span : declared) {
+    span.step = t.id.value;
+    own.media.push_back(span);
+  }
+  w.tally.media += declared.size();
+  require(torn(own.media, end + all - *added) == nullptr && torn(own.media, end + all) == nullptr,
+          "a chunk begins or ends inside an atomic span");
   FlightChunk c;
   c.who = s;
   c.draft = draft;
@@ -124,10 +140,25 @@ inline void flight_add(FlightWorld& w, FlightStep& t, Random& random)
     bool const waits = !other.suspended && !w.control.strays(other.id).empty();
     s = waits && random.below(2) == 0 ? &other : s;
   }
+  kvcache::Index const end = w.control.planned_end(s->id);
+  bool const still = end == w.control.info(s->id)->length;  // drafts would shift what comes next
+  if (s->rest.empty() && media_end(s->media) > end && still && random.below(4) != 0) {
+    for (kvcache::Index row = end; row < media_end(s->media); ++row) {
+      s->rest.push_back(symbol_at(s->media, row, 0));
+    }
+  }
   if (!s->rest.empty()) {
     auto const most = static_cast<std::uint32_t>(s->rest.size());
-    auto const n =
-      static_cast<std::ptrdiff_t>(random.below(2) == 0 ? most : random.between(1, most));
+    auto n = static_cast<std::ptrdiff_t>(random.below(2) == 0 ? most : random.between(1, most));
+    if (FlightMedia const* const span = torn(s->media, end + static_cast<kvcache::Index>(n))) {
+      if (random.below(4) == 0) {
+        w.tally.torn += 1;
+        require(!add_chunk(w, t, *s, FlightText(s->rest.begin(), s->rest.begin() + n), 0, false),
+                "a chunk that ends inside an atomic span was added");
+        return;
+      }
+      n = span->end() - end;
+    }
     if (add_chunk(w, t, *s, FlightText(s->rest.begin(), s->rest.begin() + n), 0, false)) {
       s->rest.erase(s->rest.begin(), s->rest.begin() + n);
     }
@@ -151,14 +182,35 @@ inline void flight_add(FlightWorld& w, FlightStep& t, Random& random)
          --i) {
       turn.push_back(static_cast<kvcache::Token>(random.below(14) == 0));
     }
-    return (void)add_chunk(w, t, *s, turn, 0, false);
+    for (std::size_t i = 0; i < turn.size(); ++i) {
+      turn[i] = symbol_at(s->media, end + static_cast<kvcache::Index>(i), turn[i]);
+    }
+    FlightSpans spans;
+    std::size_t n = turn.size();
+    if (media_end(s->media) <= end && random.below(2) == 0) {
+      spans = some_media(turn, end, w.setting.page_tokens, random);
+      bool const now = std::any_of(
+        spans.begin(), spans.end(), [](FlightMedia const& span) { return span.text(); });
+      n = now ? n : random.between(1, static_cast<std::uint32_t>(n));
+      if (FlightMedia const* const span = torn(spans, end + static_cast<kvcache::Index>(n))) {
+        n = static_cast<std::size_t>(span->end() - end);
+      }
+    }
+    auto const cut = turn.begin() + static_cast<std::ptrdiff_t>(n);
+    if (add_chunk(w, t, *s, FlightText(turn.begin(), cut), 0, false, {}, spans)) {
+      s->rest.assign(cut, turn.end());
+      w.tally.turns += spans.empty() ? 0U : 1U;
+    }
+    return;
   }
   bool const draft = random.below(3) == 0;
   bool const named = random.below(2) == 0;
   std::uint32_t const count = draft ? random.between(1, 5) : 1;
   FlightText tokens;
   for (std::uint32_t i = 0; named && i < count; ++i) {
-    tokens.push_back(static_cast<kvcache::Token>(random.below(4) == 0));
+    auto const token = static_cast<kvcache::Token>(random.below(4) == 0);
+    tokens.push_back(draft ? token
+                           : symbol_at(s->media, end + static_cast<kvcache::Index>(i), token));
   }
   (void)add_chunk(w, t, *s, tokens, static_cast<kvcache::Index>(count), draft);
 }
@@ -166,6 +218,7 @@ inline void flight_add(FlightWorld& w, FlightStep& t, Random& random)
 /// The sequences that a failed step cut back begin anew.
 inline void take_cuts(FlightWorld& w)
 {
+  w.drop_dead_spans();
   auto const cuts = w.control.cuts();
   auto const twin = w.twin.cuts();
   require(std::equal(cuts.begin(), cuts.end(), twin.begin(), twin.end()), "two instances: cuts");
@@ -234,6 +287,7 @@ inline void flight_drop(FlightWorld& w, FlightStep& t)
   kvcache::StepId const id = t.id;
   for (FlightSequence& s : w.live) {
     s.rest.clear();
+    drop_spans(s.media, [&](std::uint64_t step) { return step == id.value; });
   }
   require(w.control.drop(id).has_value() && w.twin.drop(id).has_value(), "drop");
   w.say("step " + std::to_string(id.value));
@@ -279,11 +333,16 @@ inline void flight_commit(FlightWorld& w, FlightStep& t)
   require(w.control.commit(id, t.outcomes).has_value() && w.twin.commit(id, t.outcomes).has_value(),
           "commit");
   std::uint32_t const stream = t.stream;
+  for (FlightSequence& s : w.live) {
+    for (FlightMedia& span : s.media) {
+      span.step = span.step == id.value ? 0 : span.step;
+    }
+  }
   w.erase(id);
   take_cuts(w);
   bool const cut = end_doomed(w, stream);
   for (auto const& [sequence, had] : before) {
-    auto const now = w.control.tokens(sequence);
+    FlightText const now = w.tokens_of(*w.find(sequence));
     auto const result = w.results.find({id.value, {sequence.slot, sequence.generation}});
     bool const same =
       std::equal(now.begin(), now.end(), had.begin(), had.end()) ||
@@ -345,10 +404,19 @@ inline void flight_pure_drop(FlightWorld& w, kvcache::StreamId stream, Random& r
   }
   for (int i = 0; i < 3; ++i) {
     if (FlightSequence const* const s = pick(w, random)) {
-      (void)add_chunk(w, *t, *s, s->rest, 1, false);
+      FlightText turn(random.between(1, 6), 0);
+      FlightSpans spans;
+      bool const next = s->rest.empty() && media_end(s->media) <= w.control.planned_end(s->id);
+      if (next && random.below(2) == 0) {
+        spans = some_media(turn, w.control.planned_end(s->id), w.setting.page_tokens, random);
+      }
+      (void)add_chunk(w, *t, *s, spans.empty() ? s->rest : turn, 1, false, {}, spans);
     }
   }
   kvcache::StepId const id = t->id;
+  for (FlightSequence& s : w.live) {
+    drop_spans(s.media, [&](std::uint64_t step) { return step == id.value; });
+  }
   require(w.control.drop(id).has_value() && w.twin.drop(id).has_value(), "drop");
   w.erase(id);
   require(w.control.digest() == digest, "I9: begin, adds and drop left a trace");

@@ -153,7 +153,8 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
     "cuts, %llu trees, %llu rows moved, %llu plans lost, %llu pins, %llu chunks died, %llu steps "
     "ended with "
     "an older one, %llu "
-    "resumes, %llu reorders\n",
+    "resumes, %llu reorders, %llu media declared (%llu turns), %llu hits with media, %llu torn "
+    "chunks refused, %llu refused names\n",
     n(first),
     n(seed),
     n(tally.operations),
@@ -174,27 +175,22 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
     n(tally.dead_chunks),
     n(tally.doomed),
     n(tally.resumes),
-    n(tally.reorders));
+    n(tally.reorders),
+    n(tally.media),
+    n(tally.turns),
+    n(tally.media_hits),
+    n(tally.torn),
+    n(tally.crowded));
   INFO((verdict.empty() ? verdict : verdict.substr(ran) + "\n" + report(seed)));
   REQUIRE(verdict.empty());
   CHECK(tally.operations >= wanted);
   if (wanted >= 1'000'000) {  // the run was not idle
-    for (std::uint64_t const count : {tally.refused,
-                                      tally.attached_rows,
-                                      tally.attach_only,
-                                      tally.pending_hits,
-                                      tally.copies,
-                                      tally.commits,
-                                      tally.fails,
-                                      tally.cuts,
-                                      tally.trees,
-                                      tally.moves,
-                                      tally.lost,
-                                      tally.pins,
-                                      tally.dead_chunks,
-                                      tally.doomed,
-                                      tally.resumes,
-                                      tally.reorders}) {
+    for (std::uint64_t const count :
+         {tally.refused,  tally.attached_rows, tally.attach_only, tally.pending_hits, tally.copies,
+          tally.commits,  tally.fails,         tally.cuts,        tally.trees,        tally.moves,
+          tally.lost,     tally.pins,          tally.dead_chunks, tally.doomed,       tally.resumes,
+          tally.reorders, tally.media,         tally.turns,       tally.media_hits,   tally.torn,
+          tally.crowded}) {
       CHECK(count >= 100);
     }
   }

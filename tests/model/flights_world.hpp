@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "model/flights_device.hpp"
+#include "model/flights_media.hpp"
 #include "model/flights_mirror.hpp"
 #include "model/flights_operation.hpp"
 #include "model/naive.hpp"
@@ -26,14 +27,13 @@
 
 namespace kvcache_test {
 
-using FlightText = std::vector<kvcache::Token>;
-
 /// What happened, so that a test can tell that it was not idle.
 struct FlightTally {
   std::uint64_t operations = 0, adds = 0, refused = 0, attached_rows = 0, hit_rows = 0, copies = 0;
   std::uint64_t commits = 0, fails = 0, cuts = 0, resumes = 0, reorders = 0;
   std::uint64_t trees = 0, moves = 0, lost = 0, pins = 0;
   std::uint64_t dead_chunks = 0, doomed = 0, attach_only = 0, pending_hits = 0;
+  std::uint64_t media = 0, turns = 0, media_hits = 0, torn = 0, crowded = 0;
 };
 
 /// A control plane that a test may look into.
@@ -44,12 +44,26 @@ class FlightControl
 
   struct Inside : Calls {
     static auto const& of(Calls const& calls) { return calls.*(&Inside::state_); }
+    static auto& of(Calls& calls) { return calls.*(&Inside::state_); }
   };
 
  public:
   static constexpr std::uint32_t max_sequences = 16;
 
-  explicit FlightControl(FlightSetting const& s) : Plane(make(s)) {}
+  /// So few names that they are swept, come back and run out.
+  explicit FlightControl(FlightSetting const& s) : Plane(make(s))
+  {
+    Inside::of(*this).media = kvcache::detail::MediaTable(2 * s.page_tokens + 6, 4);
+  }
+  [[nodiscard]] kvcache::detail::MediaTable const& media() const { return Inside::of(*this).media; }
+  [[nodiscard]] std::span<kvcache::detail::NamedSpan const> spans(kvcache::SequenceId id) const
+  {
+    return Inside::of(*this).find(id)->media;
+  }
+  [[nodiscard]] kvcache::Index planned_end(kvcache::SequenceId id) const
+  {
+    return Inside::of(*this).planned_end(*Inside::of(*this).find(id));
+  }
 
   [[nodiscard]] kvcache::RadixTree const& tree() const { return Inside::of(*this).book.tree(); }
   /// A step that has not retired is to write the page.
@@ -123,6 +137,7 @@ struct FlightSequence {
   FlightText rest;          // of its prompt
   bool suspended = false;
   FlightText before;  // its tokens when it was suspended
+  FlightSpans media;
 };
 
 /// A chunk as it was added.
@@ -177,6 +192,7 @@ struct FlightWorld {
   FlightControl twin;
   FlightDevice device;
   kvcache::Domain domains[2];
+  FlightItems items;
   std::uint32_t epochs[2] = {0, 0};
   std::vector<FlightSequence> live;
   std::vector<FlightStep> steps;  // of one stream in the order of their ids
@@ -213,8 +229,29 @@ struct FlightWorld {
   }
   [[nodiscard]] FlightText tokens_of(FlightSequence const& s) const
   {
-    auto const tokens = control.tokens(s.id);
-    return {tokens.begin(), tokens.end()};
+    FlightText out;
+    for (kvcache::Token const token : control.tokens(s.id)) {
+      auto const row = static_cast<kvcache::Index>(out.size());
+      out.push_back(items.symbol(control.media(), token));
+      require_equal(out.back(), symbol_at(s.media, row, token), "a row has the name of another");
+    }
+    return out;
+  }
+  [[nodiscard]] FlightSequence* find(kvcache::SequenceId id)
+  {
+    for (FlightSequence& s : live) {
+      if (s.id == id) {
+        return &s;
+      }
+    }
+    return nullptr;
+  }
+  /// What steps declared that took the sequences' chunks with them goes too.
+  void drop_dead_spans()
+  {
+    for (FlightSequence& s : live) {
+      drop_spans(s.media, [&](std::uint64_t step) { return control.dead({step}, s.id); });
+    }
   }
   [[nodiscard]] static std::vector<Stamp> stamps(FlightSequence const& s, FlightText const& tokens)
   {
@@ -303,8 +340,20 @@ struct FlightWorld {
       require(control.table(s.id).empty(), "a suspended sequence has pages");
       return;
     }
+    auto const spans = control.spans(s.id);
+    require(std::equal(spans.begin(),
+                       spans.end(),
+                       s.media.begin(),
+                       s.media.end(),
+                       [](auto const& a, FlightMedia const& b) {
+                         return a.first == b.first && a.rows == b.rows && a.atomic == b.atomic;
+                       }),
+            "a sequence has other media than were declared");
     auto const table = control.table(s.id);
     auto const want = stamps(s, tokens_of(s));
+    require(torn(s.media, static_cast<kvcache::Index>(want.size())) == nullptr &&
+              torn(s.media, control.planned_end(s.id)) == nullptr,
+            "a sequence ends inside an atomic span");
     auto const strays = control.strays(s.id);
     std::size_t const in_place = want.size() - strays.size();
     for (std::size_t i = 0; i < strays.size(); ++i) {
@@ -331,8 +380,9 @@ struct FlightWorld {
     FlightText text;
     std::vector<kvcache::PageId> pages;
     for (auto s = path.rbegin(); s != path.rend(); ++s) {
-      auto const tokens = tree.tokens(*s);
-      text.insert(text.end(), tokens.begin(), tokens.end());
+      for (kvcache::Token const token : tree.tokens(*s)) {
+        text.push_back(items.symbol(control.media(), token));
+      }
       auto const some = tree.pages(*s);
       pages.insert(pages.end(), some.begin(), some.end());
     }

@@ -90,4 +90,11 @@ TEST_CASE("Domain: the bytes are the same in every process", "[prefix][domain]")
     std::string("\x04\x01\0\0\0\0\0\0\0b", 10) + std::string("\0\0\0\x3f\0\0\0\0", 8);
   CHECK(domain.bytes() == golden);
   CHECK(Domain().bytes().empty());
+
+  Domain const full({.model = "m", .weights = "w1", .salt = "s", .adapters = adapters});
+  std::string const all =
+    std::string("\x01\x01\0\0\0\0\0\0\0m", 10) + std::string("\x02\x02\0\0\0\0\0\0\0w1", 11) +
+    std::string("\x03\x01\0\0\0\0\0\0\0s", 10) + std::string("\x04\x01\0\0\0\0\0\0\0b", 10) +
+    std::string("\0\0\0\x3f\0\0\0\0", 8);
+  CHECK(full.bytes() == all);
 }

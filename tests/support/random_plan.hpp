@@ -61,7 +61,8 @@ inline kvcache::Plan random_plan(Random& random, kvcache::ControlOptions const& 
         plan.parents.push_back(static_cast<Index>(random.below(static_cast<std::uint32_t>(i) + 1)) -
                                1);
       }
-    } else if (first > 0) {
+    }
+    if (first > 0 && random.below(2) == 0) {
       plan.chunks.back().slack =
         static_cast<Index>(random.below(static_cast<std::uint32_t>(first) + 1));
     }

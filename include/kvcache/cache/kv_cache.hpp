@@ -58,9 +58,10 @@ class KVCache {
   struct SequenceChunk {
     Sequence const& sequence;
     std::span<Token const> tokens;
-    Index count = 0;                   ///< where `tokens` is empty: how many, named at commit
-    bool draft = false;                ///< may be accepted in part
-    std::span<Index const> parents{};  ///< of a token tree, see `Chunk`
+    Index count = 0;                     ///< where `tokens` is empty: how many, named at commit
+    bool draft = false;                  ///< may be accepted in part
+    std::span<Index const> parents{};    ///< of a token tree, see `Chunk`
+    std::span<MediaSpan const> media{};  ///< that the prompt did not declare, see `Chunk`
   };
 
   /// **Errors** the first field of geometry or options that cannot work, and what would be right; `no_memory`.
@@ -231,8 +232,8 @@ class KVCache {
       return Shortage{.why = step.error().why, .detail = step.error()};
     }
     for (SequenceChunk const& chunk : chunks) {
-      if (auto added =
-            step->add(chunk.sequence, {chunk.tokens, chunk.count, chunk.draft, chunk.parents});
+      if (auto added = step->add(
+            chunk.sequence, {chunk.tokens, chunk.count, chunk.draft, chunk.parents, chunk.media});
           !added) {
         return added.error();
       }

@@ -35,8 +35,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   using Base::text;
   using Base::twins;
 
-  /// What the chunk needs and finds. **Post** `twins` are the pages that it attaches to.
-  /// **Pre** `c` is new.
+  /// What the chunk needs and finds, into the new `c`. **Post** `twins` are the pages that it attaches to.
   void draft(
     StepState const& t, SequenceId id, SequenceState const& s, Chunk const& chunk, ChunkState& c)
   {
@@ -44,7 +43,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     c.named = !chunk.tokens.empty();
     c.draft = chunk.draft || !chunk.parents.empty();
     c.tree = !chunk.parents.empty();
-    c.parents_at = t.parents.size();
+    c.parents_at = static_cast<std::uint32_t>(t.parents.size());
     c.first_token = t.tokens.size();
     c.pages_before = static_cast<PageCount>(s.table.size());
     c.reclaimed = t.reclaimed.size();
@@ -77,9 +76,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       reserve_to(t.parents, t.parents.size() + rows);
       s.strays.reserve(rows);
     }
-    if (c.tokens >= options.page_tokens) {
-      reserve_to(t.pending, t.pending.size() + pages_of(c.tokens) + 1);
-    }
+    reserve_to(t.pending, t.pending.size() + pages_of(c.tokens) + 1);
     reserve_to(s.table, s.table.size() + twins.size() + c.taken + 1);
     reserve_to(s.tokens, static_cast<std::size_t>(c.end()));
     book.prepare_take(c.taken, c.copies(), t.stream, t.reclaimed);
@@ -128,7 +125,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     auto const p = static_cast<std::size_t>(options.page_tokens);
     std::size_t const first = static_cast<std::size_t>(c.first_index) / p;
     std::size_t const end = static_cast<std::size_t>(c.end()) / p;
-    if (first >= end || !exact(s, c)) {
+    if (first >= end || !this->exact(s, c)) {
       return;
     }
     if (static_cast<std::size_t>(c.first_index) > first * p &&
@@ -141,7 +138,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     }
     text.clear();
     for (std::size_t row = first * p; row < static_cast<std::size_t>(c.first_index); ++row) {
-      text.push_back(token_at(s, row));
+      text.push_back(this->token_at(s, row));
     }
     auto const rest = tokens.subspan(static_cast<std::size_t>(c.attached));
     text.insert(text.end(),
@@ -153,11 +150,12 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     }
     std::span<PageId const> const pages =
       std::span<PageId const>(s.table).subspan(first, end - first);
-    c.orphan_table.reserve(s.table.size());
+    reserve_to(t.orphan_tables, t.orphan_table_room + s.table.size());
     book.publish_pending(
       s.domain, parent, text, pages, {t.id, t.stream, static_cast<std::uint32_t>(t.chunks.size())});
-    c.pending_at = t.pending.size();
-    c.pending_index = first;
+    t.orphan_table_room += s.table.size();
+    c.pending_at = static_cast<PageCount>(t.pending.size());
+    c.pending_index = static_cast<PageCount>(first);
     c.pending = static_cast<PageCount>(pages.size());
     t.pending.insert(t.pending.end(), pages.begin(), pages.end());
   }
@@ -213,34 +211,31 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     }
   }
 
- private:
-  /// The chunk is accepted whole, as is everything of its sequence in flight, and its tokens are known. Where it moves rows
-  /// it is not: if its sequence leaves before the plan is made, nobody moves them.
-  [[nodiscard]] bool exact(SequenceState const& s, ChunkState const& c) const noexcept
+ protected:
+  /// The one table that holds `page` may write its rows from `offset` on.
+  [[nodiscard]] bool writable(PageId page, Index offset, StreamId stream) const noexcept
   {
-    bool all = c.named && !c.draft && s.strays.empty() &&
-               s.domain_generation == book.tree().generation(s.domain);
-    for (Flight const& flight : s.in_flight()) {
-      all = all && this->chunk_of(flight).named && !this->chunk_of(flight).draft;
+    if (book.tree().contains(page) || book.fences().blocks(page, stream)) {
+      return false;
     }
-    return all;
-  }
-  /// The token of a row that is committed, or planned by name.
-  [[nodiscard]] Token token_at(SequenceState const& s, std::size_t row) const noexcept
-  {
-    if (row < s.tokens.size()) {
-      return s.tokens[row];
+    std::uint32_t others = book.allocator().count(page) - 1;
+    if (others == 0) {
+      return true;
     }
-    for (Flight const& flight : s.in_flight()) {
-      ChunkState const& c = this->chunk_of(flight);
-      auto const first = static_cast<std::size_t>(c.first_index - c.attached);
-      if (row < static_cast<std::size_t>(c.end())) {
-        return flight.step->tokens[c.first_token + row - first];
+    for (StepState const& step : this->steps) {
+      for (ChunkState const& c : step.chunks) {
+        if (c.copy_source == page) {
+          if (c.copy_rows > offset) {
+            return false;
+          }
+          others -= 1;
+        }
       }
     }
-    return 0;  // not reached: `row` lies before the chunk
+    return others == 0;
   }
 
+ private:
   /// Pages right behind the sequence's end that hold the chunk's first tokens, and that somebody holds already.
   void find_twins(StepState const& t,
                   SequenceState const& s,
@@ -249,12 +244,9 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   {
     twins.clear();
     auto const p = static_cast<std::size_t>(options.page_tokens);
-    if (chunk.tokens.size() < p) {
-      return;
-    }
     auto const start = static_cast<std::size_t>(this->planned_end(s));
     auto const limit = static_cast<std::size_t>(s.attach_limit);
-    if (start % p != 0 || start + p > limit || !exact(s, c)) {
+    if (chunk.tokens.size() < p || start % p != 0 || start + p > limit || !this->exact(s, c)) {
       return;
     }
     PageId parent = start == 0 ? zero_page : s.table[start / p - 1];
@@ -265,11 +257,12 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       PageId const twin = book.tree().find_child(s.domain, parent, chunk.tokens.subspan(at, p));
       if (twin == zero_page || book.allocator().count(twin) < 2 ||
           !this->visible(book.tag(twin), t.stream, &t)) {
-        return;
+        break;
       }
       twins.push_back(twin);
       parent = twin;
     }
+    drop_torn(twins, chunk.media.empty() ? s.media : this->declared, start, p);
   }
 
   /// The page that the chunk must copy before it writes.
@@ -295,29 +288,6 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       return;  // pages behind it hold nothing but this sequence's drafts
     }
   }
-  /// The one table that holds `page` may write its rows from `offset` on.
-  [[nodiscard]] bool writable(PageId page, Index offset, StreamId stream) const noexcept
-  {
-    if (book.tree().contains(page) || book.fences().blocks(page, stream)) {
-      return false;
-    }
-    std::uint32_t others = book.allocator().count(page) - 1;
-    if (others == 0) {
-      return true;
-    }
-    for (StepState const& step : this->steps) {
-      for (ChunkState const& c : step.chunks) {
-        if (c.copy_source == page) {
-          if (c.copy_rows > offset) {
-            return false;
-          }
-          others -= 1;
-        }
-      }
-    }
-    return others == 0;
-  }
-
   [[nodiscard]] bool take(StepState& t, SequenceState& s, ChunkState& c) noexcept
   {
     if (c.taken == 0) {
@@ -386,6 +356,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   void leave(SequenceState& s, ChunkState const& c) noexcept
   {
     s.num_flights -= 1;
+    drop_declared(s);
     s.bound_until = c.bound_before;
     while (s.table.size() > this->pages_kept(s)) {
       book.release(s.table.back());

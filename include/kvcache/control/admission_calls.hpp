@@ -45,8 +45,13 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
       return error;
     }
     std::optional<DomainId> const domain = tree().find(this->domain_of(prompt));
-    Match match =
-      tree().match(domain.value_or(DomainId{nil}), prompt.tokens, this->matchable(prompt));
+    detail::NamedPrompt named;
+    if (Error const error = this->name(prompt, this->matchable(prompt), named);
+        error.why != Why::ok) {
+      return error;
+    }
+    Match match = detail::match_rows(
+      state_, domain.value_or(DomainId{nil}), named.text, named.spans, named.limit, prompt.stream);
     return admission(match, prompt.tokens.size(), prompt.max_tokens, prompt.stream);
   }
   /// The same for a suspended sequence. **Errors** `stale_sequence`, `bad_config` (not suspended).
@@ -59,7 +64,7 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
     if (!s->suspended) {
       return detail::not_suspended(id);
     }
-    Match match = tree().match(s->domain, s->tokens, s->length());
+    Match match = detail::match_rows(state_, s->domain, s->tokens, s->media, s->length(), stream);
     return admission(match, s->tokens.size(), s->max_tokens, stream);
   }
 
@@ -71,8 +76,12 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
       return error;
     }
     std::optional<DomainId> const domain = tree().find(this->domain_of(prefix));
-    Match match = tree().match(
-      domain.value_or(DomainId{nil}), prefix.tokens, static_cast<Index>(prefix.tokens.size()));
+    detail::NamedPrompt named;
+    if (Error const error = this->name(prefix, static_cast<Index>(prefix.tokens.size()), named);
+        error.why != Why::ok) {
+      return error;
+    }
+    Match match = tree().match(domain.value_or(DomainId{nil}), named.text, named.limit);
     state_.settle_match(match, nobody);
     if (match.full_pages == 0) {
       return detail::nothing_to_pin(prefix.tokens.size());

@@ -4,6 +4,7 @@
 #include <kvcache/control/admission_calls.hpp>
 #include <kvcache/control/control_state.hpp>
 #include <kvcache/control/make_plan.hpp>
+#include <kvcache/control/media_moves.hpp>
 #include <kvcache/control/options.hpp>
 #include <kvcache/control/plan.hpp>
 #include <kvcache/control/prompt.hpp>
@@ -120,17 +121,32 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     if (state_.has_tree(*s)) {
       return refused(detail::behind_tree(sequence));
     }
-    if (Error const error =
-          detail::check(chunk, state_.planned_end(*s), t->planned_tokens, options());
+    Index const end = state_.planned_end(*s);
+    if (Error const error = detail::check(chunk, end, t->planned_tokens, options());
         error.why != Why::ok) {
       return refused(error);
     }
-    detail::ChunkState c = blank_;
-    if (!detail::memory_sufficed_for([&] {
-          state_.draft(*t, sequence, *s, chunk, c);
-          state_.reserve(*t, *s, c);
+    bool const media = !s->media.empty() || !chunk.media.empty();
+    Error named = media ? Error{} : detail::check(chunk.tokens, options().vocabulary);
+    Chunk const& text = media ? state_.renamed : chunk;
+    if (!media && named.why == Why::ok && state_.add_in_place(*t, sequence, *s, chunk, end)) {
+      return entered(*t, *s);
+    }
+    detail::ChunkState c = state_.blank;
+    if (named.why == Why::ok && !detail::memory_sufficed_for([&] {
+          if (media) {
+            state_.renamed = chunk;
+            named = detail::name_chunk(state_, *s, id, end, state_.renamed);
+          }
+          if (named.why == Why::ok) {
+            state_.draft(*t, sequence, *s, text, c);
+            state_.reserve(*t, *s, c);
+          }
         })) {
       return refused(detail::no_memory(chunk.tokens.size()));
+    }
+    if (named.why != Why::ok) {
+      return refused(named);
     }
     if (!state_.grow(*t, *s, c)) {
       state_.stats.shortages += 1;
@@ -141,16 +157,14 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
         .evictable = state_.book.num_cached(),
         .fenced = detail::fenced_pages(state_) - state_.book.fences().num_waiting(t->stream)};
     }
-    (void)detail::memory_sufficed_for([&] { state_.pend(*t, *s, c, chunk.tokens); });
-    s->flights[s->num_flights++] = {t, static_cast<std::uint32_t>(t->chunks.size())};
-    s->last_added[t->stream.value] = id;
-    s->bound_until = id;
-    s->stream = t->stream;
-    t->planned_tokens += static_cast<std::size_t>(c.tokens);
-    detail::append(t->tokens, chunk.tokens);
+    (void)detail::memory_sufficed_for([&] { state_.pend(*t, *s, c, text.tokens); });
+    if (!chunk.media.empty()) {
+      s->media.swap(state_.declared);
+    }
+    detail::append(t->tokens, text.tokens);
     detail::append(t->parents, chunk.parents);
-    t->chunks.push_back(std::move(c));
-    return t->chunks.back().tokens;
+    t->chunks.push_back(c);  // within the reserve
+    return entered(*t, *s);
   }
 
   /// Closes the step for adding and makes its plan. What it makes pending is found by the stream from now on.
@@ -223,8 +237,13 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
       return detail::no_memory(t->tokens.size());
     }
     StreamId const stream = t->stream;
-    state_.commit(*t, [&](std::size_t i, detail::ChunkState const& c) {
-      return outcomes.empty() ? Outcome{.accepted = c.tokens, .tokens = {}} : outcomes[i];
+    Outcome whole{};
+    state_.commit(*t, [&](std::size_t i, detail::ChunkState const& c) -> Outcome const& {
+      if (!outcomes.empty()) {
+        return outcomes[i];
+      }
+      whole.accepted = c.tokens;
+      return whole;
     });
     state_.cuts.clear();
     fail_doomed(stream);
@@ -299,6 +318,9 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   void reserve_names(StepState& t, std::span<Outcome const> outcomes)
   {
     std::size_t planned = 0;
+    if (!t.counted) {
+      return;
+    }
     for (detail::ChunkState const& c : t.chunks) {
       if (c.planned && planned < outcomes.size()) {
         Outcome const& outcome = outcomes[planned++];
@@ -309,14 +331,23 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
       }
     }
   }
+  /// The step's last chunk is in flight. Returns the rows that it plans.
+  static Index entered(StepState& t, detail::SequenceState& s) noexcept
+  {
+    s.flights[s.num_flights++] = {&t, static_cast<std::uint32_t>(t.chunks.size() - 1)};
+    s.last_added[t.stream.value] = t.id;
+    s.bound_until = t.id;
+    s.stream = t.stream;
+    t.planned_tokens += static_cast<std::size_t>(t.chunks.back().tokens);
+    t.counted = t.counted || !t.chunks.back().named;
+    return t.chunks.back().tokens;
+  }
   [[nodiscard]] static Shortage refused(Error const& error) noexcept
   {
     return {.why = error.why, .detail = error};
   }
 
   Plan no_plan_{};
-  detail::ChunkState
-    blank_{};  // copied: g++ would clear a new one with `rep stos`, a tenth of a decode step
   std::vector<Outcome> outcomes_;  // of `commit`, kept to allocate nothing
 };
 

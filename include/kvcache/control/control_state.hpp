@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/media_table.hpp>
+#include <kvcache/control/named_span.hpp>
 #include <kvcache/control/options.hpp>
 #include <kvcache/control/page_book.hpp>
 #include <kvcache/control/pins.hpp>
@@ -33,7 +35,7 @@ void reserve_to(std::vector<T>& v, std::size_t size)
 
 /// `v` grows by what `more` holds. A step of decoding adds one at a time, which `insert` is slow at.
 template <class T, class Range>
-void append(std::vector<T>& v, Range const& more)
+[[gnu::always_inline]] inline void append(std::vector<T>& v, Range const& more)
 {
   if (more.size() == 1) {
     v.push_back(*more.begin());
@@ -87,6 +89,10 @@ struct ControlState {
   std::vector<PinState> pins;
   std::vector<PageId> twins;  // of `publish` and `add`, kept to allocate nothing
   std::vector<Token> text;    // of `add`, likewise
+  MediaTable media;
+  std::vector<Token> named;         // of `open` and `add`, likewise: a text with names
+  Chunk renamed;                    // of `add`, likewise
+  std::vector<NamedSpan> declared;  // of `add`, likewise: what its sequence will have
 
   [[nodiscard]] PageCount pages_of(std::size_t tokens) const noexcept
   {
@@ -165,6 +171,32 @@ struct ControlState {
   [[nodiscard]] bool has_tree(SequenceState const& s) const noexcept
   {
     return s.num_flights > 0 && chunk_of(s.flights[s.num_flights - 1]).tree;
+  }
+  /// The chunk is accepted whole, as is everything of its sequence in flight, and its tokens are known. Where it moves rows
+  /// it is not: if its sequence leaves before the plan is made, nobody moves them.
+  [[nodiscard]] bool exact(SequenceState const& s, ChunkState const& c) const noexcept
+  {
+    bool all = c.named && !c.draft && s.strays.empty() &&
+               s.domain_generation == book.tree().generation(s.domain);
+    for (Flight const& flight : s.in_flight()) {
+      all = all && chunk_of(flight).named && !chunk_of(flight).draft;
+    }
+    return all;
+  }
+  /// The token of a row that is committed, or planned by name.
+  [[nodiscard]] Token token_at(SequenceState const& s, std::size_t row) const noexcept
+  {
+    if (row < s.tokens.size()) {
+      return s.tokens[row];
+    }
+    for (Flight const& flight : s.in_flight()) {
+      ChunkState const& c = chunk_of(flight);
+      auto const first = static_cast<std::size_t>(c.first_index - c.attached);
+      if (row < static_cast<std::size_t>(c.end())) {
+        return flight.step->tokens[c.first_token + row - first];
+      }
+    }
+    return 0;  // not reached: `row` lies before the chunk
   }
   /// `stream`'s steps may attach to the span: it is committed, or pending in a step that they run after.
   [[nodiscard]] bool visible(PendingTag const& tag,

@@ -26,11 +26,11 @@ void make_plan(State const& state, StepState& t)
   plan.stream = t.stream;
   plan.slot = static_cast<std::uint32_t>(&t - state.steps.data());
   reserve_to(plan.chunks, t.chunks.size());
-  auto const write_row = [&plan](RowId row, std::vector<PageId> const& table, PageCount first) {
+  auto const write_row = [&plan](RowId row, std::span<PageId const> table, PageCount first) {
     if (first < table.size()) {
       auto const count = static_cast<std::uint32_t>(table.size()) - first;
       plan.tables.push_back({row, first, count, static_cast<std::uint32_t>(plan.ids.size())});
-      append(plan.ids, std::span(table).subspan(first));
+      append(plan.ids, table.subspan(first));
     }
   };
   for (ChunkState const& c : t.chunks) {
@@ -38,12 +38,12 @@ void make_plan(State const& state, StepState& t)
         c.copy_rows > 0) {  // an orphan's too: its sequence, or a fork, may have kept the copy
       plan.copies.push_back({c.copy_source, c.copy_target, c.copy_rows});
     }
-    if (c.dead || c.unwanted || (c.orphan && c.orphan_table.empty())) {
+    if (c.dead || c.unwanted || (c.orphan && c.orphan_pages == 0)) {
       continue;
     }
     SequenceState const& s = state.sequences[c.sequence.slot];
     std::uint32_t parents_at = nil;
-    if (!c.orphan) {
+    if (!c.orphan && !s.strays.empty()) {
       plan_moves(s, c, state.options.page_tokens, plan);
     }
     if (c.tree) {
@@ -52,7 +52,7 @@ void make_plan(State const& state, StepState& t)
       plan.parents.insert(plan.parents.end(), parents.begin(), parents.end());
     }
     if (c.orphan) {
-      write_row(c.orphan_row, c.orphan_table, 0);
+      write_row(c.orphan_row, t.orphan_table_of(c), 0);
     } else {
       write_row(s.row, s.table, c.copies() ? smaller(s.synced, c.copy_at) : s.synced);
     }
@@ -72,7 +72,7 @@ template <class State>
 void mark_planned(State& state, StepState& t) noexcept
 {
   for (ChunkState& c : t.chunks) {
-    if (c.dead || (c.orphan && c.orphan_table.empty())) {
+    if (c.dead || (c.orphan && c.orphan_pages == 0)) {
       continue;
     }
     c.planned = c.tokens > 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/media.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/prefix/domain.hpp>
 #include <kvcache/prefix/match.hpp>
@@ -19,6 +20,7 @@ struct Prompt {
   StreamId stream{};     ///< whose steps will compute the rest: their pending pages are found too
   Index max_tokens = 0;  ///< prompt and answer together, at most; 0: nobody knows
   Index promised = 0;    ///< rows that a `probe` found, for the figures of what came of it
+  std::span<MediaSpan const> media{};  ///< in order, without overlap, inside the prompt
 };
 
 /// The tokens that a sequence computes in one step: named now, or a number of them that are named at commit.
@@ -30,6 +32,9 @@ struct Chunk {
   bool draft = false;
   /// Of each token: the place in `tokens` of the one it follows, which stands before it, or -1 for the sequence's last.
   std::span<Index const> parents{};
+  /// Media that the prompt did not declare, in order, at rows of the sequence: at or past the chunk's first row, and perhaps
+  /// past its end. What was declared there before may be repeated.
+  std::span<MediaSpan const> media{};
 };
 
 /// How a chunk of a step ended.

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 /// \file The journal of an open step's evictions.
@@ -15,6 +16,8 @@ namespace kvcache::inline v0_1 {
 class Reclaimed {
  public:
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
+  /// Of all evicted pages.
+  [[nodiscard]] std::span<Token const> tokens() const noexcept { return tokens_; }
   void clear() noexcept
   {
     entries_.clear();

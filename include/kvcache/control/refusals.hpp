@@ -42,6 +42,52 @@ namespace kvcache::inline v0_1::detail {
           options.max_sequence_tokens};
 }
 
+/// Media that a text of rows `first .. end - 1` declares; `inside`: none may reach past its end.
+[[nodiscard]] inline Error check_media(std::span<MediaSpan const> media,
+                                       Index first,
+                                       Index end,
+                                       bool inside,
+                                       ControlOptions const& options) noexcept
+{
+  Index low = first;
+  for (MediaSpan const& m : media) {
+    if (m.rows < 1) {
+      return {Why::bad_config, "media.rows", m.rows, "must be at least", 1};
+    }
+    if (m.first < low) {
+      return {Why::bad_config,
+              "media.first",
+              m.first,
+              "must not lie before the text, nor before the end of the span before it, row",
+              low};
+    }
+    if (m.item == nullptr && !m.atomic) {
+      return {Why::bad_config, "media.item", 0, "must be there, unless the span is atomic text"};
+    }
+    if (m.item != nullptr && !m.item->has_digest()) {
+      return {
+        Why::bad_config, "media.item", 0, "needs a digest of its content, of at least 1 byte"};
+    }
+    Index const most = inside || m.item == nullptr ? end : options.max_sequence_tokens;
+    if (m.first > most || m.rows > most - m.first) {
+      return {Why::bad_config,
+              "media.rows",
+              m.rows,
+              "must end where the text or the longest sequence does, at row",
+              most};
+    }
+    if (m.atomic && m.rows > options.max_step_tokens) {
+      return {Why::too_large,
+              "media.rows",
+              m.rows,
+              "of an atomic span are computed in one step: at most max_step_tokens, which is",
+              options.max_step_tokens};
+    }
+    low = m.first + m.rows;
+  }
+  return {};
+}
+
 [[nodiscard]] inline Error check(Prompt const& prompt, ControlOptions const& options) noexcept
 {
   if (prompt.fresh_tail < 1) {
@@ -63,10 +109,13 @@ namespace kvcache::inline v0_1::detail {
   if (prompt.tokens.size() > static_cast<std::size_t>(options.max_sequence_tokens)) {
     return too_large("prompt.tokens", prompt.tokens.size(), options);
   }
+  if (!prompt.media.empty()) {  // their rows may have any token
+    return check_media(prompt.media, 0, static_cast<Index>(prompt.tokens.size()), true, options);
+  }
   return check(prompt.tokens, options.vocabulary);
 }
 
-/// A chunk behind `end` rows, in a step that plans `step_tokens` tokens so far.
+/// A chunk, but for the values of its tokens, behind `end` rows, in a step that plans `step_tokens` tokens so far.
 [[nodiscard]] inline Error check(Chunk const& chunk,
                                  Index end,
                                  std::size_t step_tokens,
@@ -96,11 +145,7 @@ namespace kvcache::inline v0_1::detail {
       static_cast<std::size_t>(options.max_sequence_tokens)) {
     return too_large("tokens of the sequence", static_cast<std::size_t>(end) + tokens, options);
   }
-  if (Error const error = chunk.parents.empty() ? Error{} : check_parents(chunk);
-      error.why != Why::ok) {
-    return error;
-  }
-  return check(chunk.tokens, options.vocabulary);
+  return chunk.parents.empty() ? Error{} : check_parents(chunk);
 }
 
 /// The outcomes of a step's planned chunks.

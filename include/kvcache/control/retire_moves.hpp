@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <kvcache/control/add_moves.hpp>
+#include <kvcache/control/decode_moves.hpp>
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/step_state.hpp>
@@ -23,8 +23,8 @@ namespace kvcache::inline v0_1::detail {
 
 /// See the file comment.
 template <class Allocator, class Prefix, class Replacement>
-struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
-  using Base = AddMoves<Allocator, Prefix, Replacement>;
+struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
+  using Base = DecodeMoves<Allocator, Prefix, Replacement>;
   using Base::Base;
   using Base::book;
   using Base::options;
@@ -35,12 +35,10 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
   template <class OutcomeOf>
   void commit(StepState& t, OutcomeOf&& outcome_of)
   {
+    Outcome const nothing{};
     std::size_t planned = 0;
     for (ChunkState& c : t.chunks) {
-      Outcome outcome{.accepted = c.tokens, .tokens = {}};
-      if (c.planned) {
-        outcome = outcome_of(planned++, c);
-      }
+      Outcome const& outcome = c.planned ? outcome_of(planned++, c) : nothing;
       if (c.copies()) {
         book.release(c.copy_source);
         c.copy_source = zero_page;
@@ -52,15 +50,16 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
         accept(t, c, outcome);
       }
     }
-    for (std::size_t k = t.chunks.size(); k-- > 0;) {
+    for (std::size_t k = t.pending.empty() ? 0 : t.chunks.size(); k-- > 0;) {
       ChunkState const& c = t.chunks[k];
       for (PageCount i = c.pending; i-- > 0;) {
         book.release(t.pending[c.pending_at + i]);
       }
     }
     for (ChunkState const& c : t.chunks) {
-      if (c.counts()) {
-        (void)memory_sufficed_for([&] { this->publish(this->sequences[c.sequence.slot]); });
+      SequenceState& s = this->sequences[c.sequence.slot];
+      if (c.counts() && this->has_whole_page(s)) {
+        (void)memory_sufficed_for([&] { this->publish(s); });
       }
     }
     retire(t);
@@ -130,6 +129,9 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
   void find_unwanted(StepState& t) const noexcept
   {
     for (ChunkState& c : t.chunks) {
+      if (!c.orphan) {
+        continue;
+      }
       bool wanted = false;
       for (PageCount i = 0; i < c.pending; ++i) {
         PageId const page = t.pending[c.pending_at + i];
@@ -137,7 +139,7 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
           2U + (book.tree().contains(page) ? 1U : 0U);  // step, orphans, tree
         wanted = wanted || book.allocator().count(page) > ours;
       }
-      c.unwanted = c.orphan && !c.dead && !wanted;
+      c.unwanted = !c.dead && !wanted;
     }
   }
   /// When the plan is certain: what the others would have written is pending for nobody.
@@ -147,7 +149,7 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
       ChunkState& c = t.chunks[k];
       if (c.unwanted) {
         this->retract(t, c);
-        c.orphan_table.clear();
+        c.orphan_pages = 0;
       }
     }
   }
@@ -200,6 +202,7 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     } else {
       append(s.tokens, outcome.tokens);
     }
+    keep_declared(s, t.id);
     Index const lost = c.tokens - outcome.accepted;
     Index slack = 0;
     s.num_flights -= 1;
@@ -278,6 +281,21 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     return found;
   }
 
+  /// The longest length up to `length` that tears no atomic span, and where the table may end.
+  [[nodiscard]] Index untorn(SequenceState const& s, Index length) noexcept
+  {
+    while (torn_at(s.media, length) != nullptr) {
+      length = this->settled(s, length);
+      PageCount const keep = pages_of(length);
+      if (keep == 0 || !book.tree().contains(s.table[keep - 1]) || memory_sufficed_for([&] {
+            book.end_span_at(s.table[keep - 1], static_cast<Index>(keep - 1));
+          })) {
+        return length;
+      }
+      length = book.tree().first_token(book.tree().span_of(s.table[keep - 1]));
+    }
+    return length;
+  }
   /// Cuts a sequence to what does not depend on dead chunks.
   void cut_back(SequenceState& s) noexcept
   {
@@ -294,8 +312,10 @@ struct RetireMoves : AddMoves<Allocator, Prefix, Replacement> {
     if (alive == s.num_flights && length == s.length()) {
       return;
     }
+    length = untorn(s, length);
     alive = length < s.length() ? 0 : alive;
     s.num_flights = alive;
+    drop_declared(s);
     cut_strays(s, length);
     s.tokens.resize(static_cast<std::size_t>(length));
     this->shrink(s, this->pages_kept(s));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <kvcache/control/control_state.hpp>
+#include <kvcache/control/media_check.hpp>
 #include <kvcache/control/stats.hpp>
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
@@ -98,6 +99,7 @@ template <class State>
         h = mix(h, page.value);
       }
       h = hash_words(h, s.strays.data(), s.strays.size());
+      h = mix_spans(h, s.media);
     }
   }
   for (PinState const& pin : state.pins) {
@@ -153,6 +155,9 @@ template <class State>
 [[nodiscard]] Report check_state(State const& state)
 {
   if (char const* const broken = state.book.broken(); broken != nullptr) {
+    return {broken, 0};
+  }
+  if (char const* const broken = broken_names(state); broken != nullptr) {
     return {broken, 0};
   }
   auto const& tree = state.book.tree();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/media_moves.hpp>
 #include <kvcache/control/options.hpp>
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/refusals.hpp>
@@ -40,8 +41,12 @@ class SequenceCalls {
       return {.rows = 0, .shared_rows = 0, .new_pages = 0, .miss = Miss::never_seen};
     }
     std::optional<DomainId> const domain = tree().find(domain_of(prompt));
-    Match match = tree().match(domain.value_or(DomainId{nil}), prompt.tokens, matchable(prompt));
-    state_.settle_match(match, prompt.stream);
+    detail::NamedPrompt named;
+    if (name(prompt, matchable(prompt), named).why != Why::ok) {
+      return {.rows = 0, .shared_rows = 0, .new_pages = 0, .miss = Miss::never_seen};
+    }
+    Match const match = detail::match_rows(
+      state_, domain.value_or(DomainId{nil}), named.text, named.spans, named.limit, prompt.stream);
     return {
       .rows = match.rows(options().page_tokens),
       .shared_rows = match.full_pages * options().page_tokens,
@@ -62,23 +67,30 @@ class SequenceCalls {
     }
     detail::SequenceState& s = state_.sequences[state_.free_slots.back()];
     Match match{};
+    Error named{};
     if (!detail::memory_sufficed_for([&] {
+          std::span<Token const> text;
+          named = detail::name_prompt(state_, prompt, s, text);
+          if (named.why != Why::ok) {
+            return;
+          }
           std::optional<DomainId> const known = tree().find(domain_of(prompt));
-          match = tree().match(known.value_or(DomainId{nil}), prompt.tokens, matchable(prompt));
-          state_.settle_match(match, prompt.stream);
+          s.attach_limit = detail::whole_spans(s.media, matchable(prompt));
+          match = detail::match_rows(
+            state_, known.value_or(DomainId{nil}), text, s.media, s.attach_limit, prompt.stream);
           state_.attach(s, prompt.tokens.size(), match);
-          auto const rows = static_cast<std::size_t>(match.rows(options().page_tokens));
-          s.tokens.assign(prompt.tokens.begin(),
-                          prompt.tokens.begin() + static_cast<std::ptrdiff_t>(rows));
+          auto const rows = static_cast<std::ptrdiff_t>(match.rows(options().page_tokens));
+          s.tokens.assign(text.begin(), text.begin() + rows);
           // Last: a name that was given cannot be taken back.
           s.domain = known ? *known : state_.book.intern(domain_of(prompt));
-        })) {
+        }) ||
+        named.why != Why::ok) {
       s.table.clear();
       s.tokens.clear();
-      return detail::no_memory(prompt.tokens.size());
+      s.media.clear();
+      return named.why != Why::ok ? named : detail::no_memory(prompt.tokens.size());
     }
     s.domain_generation = tree().generation(s.domain);
-    s.attach_limit = matchable(prompt);
     state_.hold(s, static_cast<PageCount>(match.full_pages), prompt.stream);
     state_.stats.prompt_tokens += prompt.tokens.size();
     state_.stats.hit_tokens += static_cast<std::uint64_t>(s.length());
@@ -107,6 +119,7 @@ class SequenceCalls {
     if (!detail::memory_sufficed_for([&] {
           s.table.assign(from->table.begin(), from->table.begin() + state_.pages_of(length));
           s.tokens.assign(from->tokens.begin(), from->tokens.begin() + length);
+          s.media = from->media;
           if (detail::StepState* const step = state_.touching(*from); step != nullptr) {
             step->orphan_room += s.table.size() + 1;
             detail::reserve_to(step->orphans, step->orphan_room);
@@ -114,8 +127,11 @@ class SequenceCalls {
         })) {
       s.table.clear();
       s.tokens.clear();
+      s.media.clear();
       return detail::no_memory(from->tokens.size());
     }
+    s.num_flights = 0;
+    detail::drop_declared(s);
     s.domain = from->domain;
     s.domain_generation = from->domain_generation;
     s.attach_limit = from->attach_limit;
@@ -127,7 +143,8 @@ class SequenceCalls {
     return state_.enter(s, Miss::none);
   }
 
-  /// Cuts the sequence to its first `length` rows; a longer `length` keeps all. Returns the length kept.
+  /// Cuts the sequence to its first `length` rows, or before the atomic span that this would tear; a longer `length` keeps
+  /// all. Returns the length kept. Media past the cut are forgotten.
   /// **Cost** O(pages dropped). **Errors** `stale_sequence`, `suspended`, `bad_config`, `no_memory`.
   [[nodiscard]] Result<Index> truncate(SequenceId id, Index length)
   {
@@ -141,10 +158,12 @@ class SequenceCalls {
     if (length >= state_.planned_end(*s)) {
       return s->length();
     }
-    Index const kept = state_.settled(*s, length < s->length() ? length : s->length());
+    Index const asked = detail::whole_spans(s->media, length);
+    Index const kept = state_.settled(*s, asked < s->length() ? asked : s->length());
     if (!detail::memory_sufficed_for([&] { state_.cut(*s, kept); })) {
       return detail::no_memory(static_cast<std::size_t>(length));
     }
+    detail::clip(s->media, asked);  // rows that were asked for and not kept can be added again
     return kept;
   }
 
@@ -193,8 +212,7 @@ class SequenceCalls {
       return detail::no_rows(options());
     }
     auto const rows = static_cast<Index>(s->tokens.size());
-    Match match = tree().match(s->domain, s->tokens, rows);
-    state_.settle_match(match, stream);
+    Match const match = detail::match_rows(state_, s->domain, s->tokens, s->media, rows, stream);
     if (!detail::memory_sufficed_for([&] { state_.attach(*s, s->tokens.size(), match); })) {
       s->table.clear();
       return detail::no_memory(s->tokens.size());
@@ -277,7 +295,7 @@ class SequenceCalls {
     detail::SequenceState const* const s = state_.find(id);
     return s == nullptr ? std::span<PageId const>{} : std::span<PageId const>(s->table);
   }
-  /// Its committed tokens, likewise.
+  /// Its committed tokens, likewise. Rows of media have negative names instead, which `add` takes back at the same row.
   [[nodiscard]] std::span<Token const> tokens(SequenceId id) const noexcept
   {
     detail::SequenceState const* const s = state_.find(id);
@@ -306,6 +324,17 @@ class SequenceCalls {
   {
     auto const tokens = static_cast<Index>(prompt.tokens.size());
     return tokens > prompt.fresh_tail ? tokens - prompt.fresh_tail : 0;
+  }
+  /// The prompt as the tree knows it, if it may be opened.
+  [[nodiscard]] Error name(Prompt const& prompt,
+                           Index limit,
+                           detail::NamedPrompt& named) const noexcept
+  {
+    Error error{};
+    return detail::memory_sufficed_for(
+             [&] { error = detail::name_known(state_, prompt, limit, named); })
+             ? error
+             : detail::no_memory(prompt.tokens.size());
   }
   [[nodiscard]] bool has_room() const noexcept
   {

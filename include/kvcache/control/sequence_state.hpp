@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/named_span.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/prefix/match.hpp>
 
@@ -63,10 +64,11 @@ struct SequenceState {
   Miss miss = Miss::none;
   Index max_tokens = 0;  // that it may grow to; 0: nobody knows
   std::uint32_t suspensions = 0;
-  Index lost = 0;             // rows that were gone when it came back
-  PageCount indexed = 0;      // leading pages that are in the tree, as whole pages of this sequence
-  PageCount synced = 0;       // leading table entries that the pools hold
-  std::vector<Token> tokens;  // committed or attached: their number is the length
+  Index lost = 0;         // rows that were gone when it came back
+  PageCount indexed = 0;  // leading pages that are in the tree, as whole pages of this sequence
+  PageCount synced = 0;   // leading table entries that the pools hold
+  std::vector<NamedSpan> media;  // declared, in order; the rows may be yet to come
+  std::vector<Token> tokens;     // committed or attached: their number is the length
   std::vector<PageId> table;
   std::vector<Index>
     strays;  // of the last rows: the rows where their bytes lie until a plan moves them

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 /// \file What control keeps of one step: enough to undo it, and to finish it.
@@ -32,7 +33,7 @@ struct ChunkState {
   bool unwanted = false;  // an orphan that need not be computed
   bool planned = false;   // it is in the plan
   bool tree = false;      // its tokens have parents, in the step's list from `parents_at` on
-  std::size_t parents_at = 0;
+  std::uint32_t parents_at = 0;
   Index first_moved = -1;  // the first row of its sequence that its plan moves, once submitted ...
   Index moved_until = 0;   // ... from rows before this one
   PageCount pages_before = 0;  // of the table, before the chunk
@@ -44,14 +45,14 @@ struct ChunkState {
     zero_page;            // what stood in the table: the source, or a copy of it by the same step
   PageCount copy_at = 0;  // its place in the table
   Index copy_rows = 0;
-  std::size_t reclaimed = 0;      // entries of the step's journal before the chunk
-  StepId bound_before{};          // of the sequence
-  std::size_t pending_at = 0;     // in the step's pending pages
-  PageCount pending = 0;          // pages that the chunk makes pending
-  std::size_t pending_index = 0;  // place of the first in the tables of those who hold it
-  std::vector<PageId>
-    orphan_table;  // of an orphan that is computed all the same, for those who attached
-  RowId orphan_row{};
+  std::size_t reclaimed = 0;    // entries of the step's journal before the chunk
+  StepId bound_before{};        // of the sequence
+  PageCount pending_at = 0;     // in the step's pending pages
+  PageCount pending = 0;        // pages that the chunk makes pending
+  PageCount pending_index = 0;  // place of the first in the tables of those who hold it
+  PageCount orphan_at = 0;      // in the step's orphan tables: the table of an orphan that is
+  PageCount orphan_pages = 0;   // computed all the same, for those who attached ...
+  RowId orphan_row{};           // ... and its row
 
   [[nodiscard]] bool copies() const noexcept { return copy_source != zero_page; }
   /// Its result changes the sequence.
@@ -60,6 +61,8 @@ struct ChunkState {
   [[nodiscard]] Index end() const noexcept { return first_index + tokens; }
 };
 
+static_assert(std::is_trivially_copyable_v<ChunkState> && sizeof(ChunkState) <= 128);
+
 /// A step from `begin` to its end. The object is used again, so that steps allocate nothing in the long run.
 struct StepState {
   enum class Stage : std::uint8_t { none, open, submitted };
@@ -67,7 +70,8 @@ struct StepState {
   StepId id{};
   StreamId stream{};
   Stage stage = Stage::none;
-  bool doomed = false;  // it fails as soon as the steps before it have retired
+  bool doomed = false;   // it fails as soon as the steps before it have retired
+  bool counted = false;  // some of its chunks were planned by count
   std::vector<ChunkState> chunks;
   std::size_t planned_tokens = 0;
   std::vector<Token> tokens;   // of all named chunks, in the order of `add`
@@ -76,11 +80,18 @@ struct StepState {
     pending;  // pages in the index that only this stream may use yet; the step holds them
   std::vector<PageId>
     orphans;  // pages let go by sequences of the step while it was open; the step holds them
-  std::size_t orphan_room = 0;  // how many pages may become orphans
-  std::vector<RowId> rows;      // table rows that kernels may still read
+  std::vector<PageId> orphan_tables;  // of chunks that are computed without their sequence
+  std::size_t orphan_table_room = 0;  // how many pages these may become
+  std::size_t orphan_room = 0;        // how many pages may become orphans
+  std::vector<RowId> rows;            // table rows that kernels may still read
   Reclaimed reclaimed;
   Plan plan;
 
+  /// The table of an orphan that is computed all the same; empty for one that is not.
+  [[nodiscard]] std::span<PageId const> orphan_table_of(ChunkState const& c) const noexcept
+  {
+    return std::span(orphan_tables).subspan(c.orphan_at, c.orphan_pages);
+  }
   /// The parents of a chunk's tokens.
   [[nodiscard]] std::span<Index const> parents_of(ChunkState const& c) const noexcept
   {
@@ -98,6 +109,7 @@ struct StepState {
   {
     stage = Stage::none;
     doomed = false;
+    counted = false;
     chunks.clear();
     planned_tokens = 0;
     tokens.clear();
@@ -105,6 +117,8 @@ struct StepState {
     pending.clear();
     orphans.clear();
     orphan_room = 0;
+    orphan_tables.clear();
+    orphan_table_room = 0;
     rows.clear();
     reclaimed.clear();
     plan.clear();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <kvcache/control/control_state.hpp>
+#include <kvcache/control/media_moves.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/step_state.hpp>
 #include <kvcache/control/tree.hpp>
@@ -82,12 +83,17 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
         s.synced = smaller(s.synced, c.copy_at);  // perhaps no plan says so
       }
       if (flight.step->stage == Stage::open && c.pending > 0) {
-        c.orphan_table.assign(s.table.begin(), s.table.end());  // within the reserve of the add
+        std::vector<PageId>& tables = flight.step->orphan_tables;
+        c.orphan_at = static_cast<PageCount>(tables.size());
+        c.orphan_pages = static_cast<PageCount>(s.table.size());
+        tables.insert(
+          tables.end(), s.table.begin(), s.table.end());  // within the reserve of `pend`
         c.orphan_row = s.row;
         s.synced = 0;
       }
     }
     s.num_flights = 0;
+    drop_declared(s);
   }
 
   /// The matched part of a prompt that a sequence may really take: what pending steps of other streams
@@ -196,6 +202,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
   {
     constexpr std::size_t worth_keeping = std::size_t{1} << 16;
     s.tokens.clear();
+    s.media.clear();
     if (s.tokens.capacity() > worth_keeping) {
       s.tokens.shrink_to_fit();
     }
@@ -203,9 +210,19 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     free_slots.push_back(slot);  // within its reserve: a slot is listed once
   }
 
-  /// The longest length up to `length` that may be kept: part of a page is kept only over rows that are written, and
-  /// rows that a step in flight moves are not kept.
+  /// The longest length up to `length` that may be kept: part of a page is kept only over rows that are written, rows that
+  /// a step in flight moves are not kept, and an atomic span is kept as a whole.
   [[nodiscard]] Index settled(SequenceState const& s, Index length) const noexcept
+  {
+    Index kept = written(s, length);
+    for (NamedSpan const* torn = torn_at(s.media, kept); torn != nullptr;
+         torn = torn_at(s.media, kept)) {
+      kept = written(s, torn->first);
+    }
+    return kept;
+  }
+  /// As above, for atomic spans that may be torn.
+  [[nodiscard]] Index written(SequenceState const& s, Index length) const noexcept
   {
     for (Flight const& flight : s.in_flight()) {
       Index const moved =
@@ -282,12 +299,18 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     }
   }
 
+  /// A whole page of the sequence is not in the tree; most steps of decoding complete none.
+  [[nodiscard]] bool has_whole_page(SequenceState const& s) const noexcept
+  {
+    return s.in_place() >= static_cast<Index>(s.indexed + 1) * options.page_tokens;
+  }
+
   /// Puts the sequence's whole committed pages into the tree. A page whose tokens are there already is replaced
   /// by the indexed one in every table, and its own goes back. **Errors** `std::bad_alloc`; what was done stays.
   void publish(SequenceState& s)
   {
-    if (s.in_place() < static_cast<Index>(s.indexed + 1) * options.page_tokens) {
-      return;  // most steps complete no page
+    if (!has_whole_page(s)) {
+      return;
     }
     auto whole = static_cast<PageCount>(s.in_place() / options.page_tokens);
     auto const p = static_cast<std::size_t>(options.page_tokens);

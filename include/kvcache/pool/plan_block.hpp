@@ -44,10 +44,10 @@ struct BlockTargets {
 struct BlockMap {
   static constexpr std::size_t own_runs = 4;  // counts with firsts; rows; indices of padding; masks
 
-  std::size_t tokens;        // of the step
-  std::size_t row_words;     // tokens, and the padding that the slot's step before calls for
-  std::size_t masked_now;    // tokens up to the last one of a tree
-  std::size_t masked_words;  // the same, of this step or the slot's step before
+  std::size_t tokens = 0;      // of the step
+  std::size_t row_words;       // tokens, and the padding that the slot's step before calls for
+  std::size_t masked_now = 0;  // tokens up to the last one of a tree
+  std::size_t masked_words;    // the same, of this step or the slot's step before
   LaunchLists lists;
   std::size_t masks_at;
   std::size_t ids_at;
@@ -56,7 +56,6 @@ struct BlockMap {
   std::size_t bytes;
 
   BlockMap(Plan const& plan, std::size_t tokens_before, std::size_t masked_before) noexcept
-      : tokens(0), masked_now(0)
   {
     for (PlannedChunk const& chunk : plan.chunks) {
       tokens += static_cast<std::size_t>(chunk.tokens);
