@@ -38,9 +38,8 @@ struct Work {
   std::span<kvcache::Index const> parents{};  // makes them a tree of guesses, see `kvcache::Chunk`
 };
 
-/// Asked once per draft when the kernels have run: through which of its tokens, counted from 1, it becomes real; 0: none
-/// does. Of a tree these are the token and its ancestors, of other drafts the token and all before it.
-/// `logits` are those that the work wanted.
+/// Asked once per draft when the kernels have run: how many of its tokens become real. Of a tree: which of its tokens,
+/// counted from 1, ends the path that becomes real; 0: none. `logits` are those that the work wanted.
 using Verdict = std::function<std::size_t(Work const& work, std::span<float const> logits)>;
 
 struct EngineOptions {

@@ -10,7 +10,8 @@
 #include "llama/error.hpp"
 #include "smollm2.hpp"
 #include "support/catch.hpp"
-#include "tree_runs.hpp"
+#include "tree_logits.hpp"
+#include "tree_text.hpp"
 
 using kvcache_test::Contains;
 using llama::KvType;
