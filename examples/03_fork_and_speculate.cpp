@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Four samples of one prompt by fork, and speculation: steps that compute several guessed tokens at once and keep
-// those that the model picks too. The texts must be those of the slow way, else the program fails.
-// How is in 03_generate.hpp; here the texts and the figures are shown and compared. The model is the toy Llama's.
+// those that the model picks too: with one guess at how the text goes on, and with a tree of several. The texts must be
+// those of the slow way, else the program fails. How is in 03_generate.hpp and 03_tree.hpp; here the texts and the
+// figures are shown and compared. The model is the toy Llama's.
 // Read first: 02_prefix.cpp. Next: 04_scheduler_and_worker.cpp.
 
 #include <kvcache/kvcache.hpp>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "03_generate.hpp"
+#include "03_tree.hpp"
 #include "llama/recall_text.hpp"
 
 namespace {
@@ -55,6 +57,8 @@ void show_speculation(Decoder& decoder, Tokens const& prompt, char const* what, 
   Cache fast = make_cache(decoder);
   Run const without = go_on(slow, decoder, prompt, tokens, 0, temperature);
   Run const with = go_on(fast, decoder, prompt, tokens, 8, temperature);
+  Cache wide = make_cache(decoder);
+  Run const trees = go_on_in_trees(wide, decoder, prompt, tokens, 8, 2, temperature);
   std::printf("%s: %zu tokens behind a text of %zu\n", what, tokens, prompt.size());
   std::printf("   %zu steps without drafts, %zu with\n", without.steps, with.steps);
   std::printf("   %zu tokens drafted, %zu accepted (%.0f%%), %zu rows rolled back\n",
@@ -62,11 +66,18 @@ void show_speculation(Decoder& decoder, Tokens const& prompt, char const* what, 
               with.accepted,
               100.0 * static_cast<double>(with.accepted) / static_cast<double>(with.drafted),
               with.drafted - with.accepted);
+  std::printf(
+    "   %zu steps with trees of two guesses: %zu drafted, %zu accepted, %llu rows moved\n",
+    trees.steps,
+    trees.drafted,
+    trees.accepted,
+    static_cast<unsigned long long>(wide.stats().moved_rows));
   std::printf("   ...%.70s\n", decoder.tokenizer().decode(with.answer).c_str());
-  expect("same text as without", with.answer == without.answer);
-  expect("no row of a wrong guess is left", with.rows == prompt.size() + tokens - 1);
+  expect("same text as without", with.answer == without.answer && trees.answer == without.answer);
+  expect("no row of a wrong guess is left",
+         with.rows == prompt.size() + tokens - 1 && trees.rows == with.rows);
   expect("fewer steps", with.steps < without.steps);
-  expect("every page is accounted for", static_cast<bool>(fast.check_invariants()));
+  expect("every page is accounted for", fast.check_invariants() && wide.check_invariants());
 }
 
 }  // namespace
@@ -78,6 +89,6 @@ int main()
   Tokens const prompt = decoder.tokenizer().encode(text.context + " " + text.questions[0].text);
   show_forks(decoder, Tokens(prompt.begin(), prompt.begin() + 90));
   show_speculation(decoder, prompt, "Speculation, greedy", 0.0F);
-  show_speculation(decoder, prompt, "Speculation, temperature 0.7", 0.7F);
+  show_speculation(decoder, prompt, "Speculation, temperature 0.5", 0.5F);
   return all_as_expected ? 0 : 1;
 }

@@ -49,7 +49,7 @@ class Decoder {
   {
     positions_.resize(tokens.size());
     for (std::size_t t = 0; t < tokens.size(); ++t) {
-      positions_[t] = view.index(static_cast<kvcache::Index>(t));
+      positions_[t] = view.position(static_cast<kvcache::Index>(t));
     }
     all_.resize(tokens.size());
     std::iota(all_.begin(), all_.end(), std::size_t{0});

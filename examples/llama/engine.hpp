@@ -34,11 +34,12 @@ struct Work {
   kvcache::Sequence const* sequence;
   std::span<std::int32_t const> tokens;  // the next ones, at least one
   Wanted wanted = Wanted::last;
-  bool draft = false;  // guesses: a verdict may keep the first of them only
+  bool draft = false;                         // guesses: a verdict may keep the first of them only
+  std::span<kvcache::Index const> parents{};  // makes them a tree of guesses, see `kvcache::Chunk`
 };
 
-/// Asked once per draft when the kernels have run: how many of its tokens become real. `logits` are those that the
-/// work wanted.
+/// Asked once per draft when the kernels have run: how many of its tokens become real. Of a tree: which of its tokens,
+/// counted from 1, ends the path that becomes real; 0: none. `logits` are those that the work wanted.
 using Verdict = std::function<std::size_t(Work const& work, std::span<float const> logits)>;
 
 struct EngineOptions {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,7 +60,8 @@ class PagedEngine final : public Engine {
     wanted_.clear();
     parts_.clear();
     for (Work const& work : works) {
-      auto const added = step.add(*work.sequence, {.tokens = work.tokens, .draft = work.draft});
+      auto const added = step.add(
+        *work.sequence, {.tokens = work.tokens, .draft = work.draft, .parents = work.parents});
       if (!added) {  // the step is dropped: nothing happened
         if (added.error().why == kvcache::Why::no_pages) {
           return added.error();
@@ -124,20 +127,37 @@ class PagedEngine final : public Engine {
     }
   }
 
-  /// How many tokens of each planned chunk become real.
+  /// Which tokens of each planned chunk become real.
   std::span<kvcache::Outcome const> judge(std::span<float const> logits, Verdict const& verdict)
   {
     outcomes_.clear();
+    path_.clear();
+    path_.reserve(tokens_.size());  // so that what the outcomes point to stays where it is
     for (Part const& part : parts_) {
+      Work const& work = *part.work;
       auto const mine = logits.first(part.rows * vocab());
       logits = logits.subspan(mine.size());
-      bool const guess = part.work->draft && verdict;
-      kvcache::Outcome outcome{};
-      outcome.accepted =
-        guess ? static_cast<kvcache::Index>(verdict(*part.work, mine)) : part.tokens;
-      outcomes_.push_back(outcome);
+      bool const guess = (work.draft || !work.parents.empty()) && verdict;
+      auto const kept = guess ? static_cast<kvcache::Index>(verdict(work, mine)) : part.tokens;
+      outcomes_.push_back(work.parents.empty() ? kvcache::Outcome{.accepted = kept}
+                                               : path_through(work.parents, kept - 1));
     }
     return outcomes_;
+  }
+
+  /// A token of a tree and its ancestors become real.
+  kvcache::Outcome path_through(std::span<kvcache::Index const> parents, kvcache::Index token)
+  {
+    if (token >= static_cast<kvcache::Index>(parents.size())) {
+      throw Error("a verdict keeps a token that the tree does not have");
+    }
+    auto const first = static_cast<std::ptrdiff_t>(path_.size());
+    for (; token >= 0; token = parents[static_cast<std::size_t>(token)]) {
+      path_.push_back(token);
+    }
+    std::reverse(path_.begin() + first, path_.end());
+    auto const path = std::span(path_).subspan(static_cast<std::size_t>(first));
+    return {.accepted = static_cast<kvcache::Index>(path.size()), .path = path};
   }
 
   /// A planned chunk.
@@ -156,6 +176,7 @@ class PagedEngine final : public Engine {
   std::vector<std::size_t> wanted_;      // tokens whose logits the caller reads
   std::vector<Part> parts_;
   std::vector<kvcache::Outcome> outcomes_;
+  std::vector<kvcache::Index> path_;  // of the trees in the outcomes, one behind the other
   std::vector<kvcache::PageCopy> copies_;
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "smollm2.hpp"
+
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <string>
-#include <thread>
 
 #include "fixture.hpp"
 #include "llama/sampler.hpp"
@@ -30,13 +30,6 @@ std::string read_file(fs::path const& path)
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-fs::path model_path()
-{
-  char const* const named = std::getenv("KVCACHE_SMOLLM2");
-  return named != nullptr ? fs::path(named)
-                          : fs::path(KVCACHE_SOURCE_DIR) / "models/SmolLM2-135M-Instruct.Q4_1.gguf";
-}
-
 fs::path reference_path()
 {
   return fs::path(KVCACHE_TEST_DATA_DIR) / "models/smollm2-135m/reference.json";
@@ -45,19 +38,11 @@ fs::path reference_path()
 /// Whether model and reference are here; says so where they are not.
 bool present(char const* what)
 {
-  if (fs::exists(model_path()) && fs::exists(reference_path())) {
-    return true;
+  if (!fs::exists(reference_path())) {
+    std::cout << "not run: " << what << " (needs " << reference_path() << ")\n";
+    return false;
   }
-  std::cout << "not run: " << what << " (needs " << model_path()
-            << ", which examples/llama/fetch_smollm2.sh "
-            << "gets, and " << reference_path() << ")\n";
-  return false;
-}
-
-Runner smollm2()
-{
-  return Runner(llama::Gguf::open(model_path().string()),
-                std::max(1U, std::thread::hardware_concurrency()));
+  return llama_test::smollm2_present(what);
 }
 
 /// The furthest that a logit named by the reference is from it.
@@ -80,10 +65,11 @@ double furthest(Logits const& logits, std::size_t vocab, Json const& top5)
 TEST_CASE("SmolLM2: tokens, logits and greedy answers are the reference's", "[llama][smollm2]")
 {
   if (!present("SmolLM2's logits against a float32 evaluation")) {
-    CHECK_THROWS_AS(llama::Gguf::open((model_path() / "absent").string()), llama::Error);
+    CHECK_THROWS_AS(llama::Gguf::open((llama_test::smollm2_path() / "absent").string()),
+                    llama::Error);
     return;
   }
-  Runner runner = smollm2();
+  Runner runner = llama_test::smollm2_runner();
   Json const prompts = Json::parse(read_file(reference_path()));
   REQUIRE(prompts.size() == 5);
   std::size_t greedy_tokens = 0;
@@ -125,10 +111,11 @@ TEST_CASE("SmolLM2: tokens, logits and greedy answers are the reference's", "[ll
 TEST_CASE("SmolLM2: pages, chunks, forks and plain arrays agree", "[llama][smollm2]")
 {
   if (!present("SmolLM2 by pages, chunks and forks")) {
-    CHECK_THROWS_AS(llama::Gguf::open((model_path() / "absent").string()), llama::Error);
+    CHECK_THROWS_AS(llama::Gguf::open((llama_test::smollm2_path() / "absent").string()),
+                    llama::Error);
     return;
   }
-  Runner runner = smollm2();
+  Runner runner = llama_test::smollm2_runner();
   Json const prompts = Json::parse(read_file(reference_path()));
   Ids text;
   for (Json const& prompt : prompts.list()) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fixture.hpp"
+#include "llama/draft_tree.hpp"
 #include "llama/prompt_lookup.hpp"
 #include "support/catch.hpp"
 
@@ -35,6 +36,42 @@ TEST_CASE("look_up: the longest run of last tokens that stood before, the latest
   CHECK(guess({1, 2, 3, 7, 1, 2, 4, 8, 1, 2}, 1) == Ids{4});           // the latest
   CHECK(guess({0, 1, 2, 3, 7, 1, 2, 4, 8, 0, 1, 2}, 2) == Ids{3, 7});  // the longest
   CHECK(guess({5, 5, 5, 5}, 3) == Ids{5});
+}
+
+TEST_CASE("look_up_several: the guesses begin with different tokens, the best first",
+          "[llama][speculate]")
+{
+  auto const several = [](Ids const& text, std::size_t most, std::size_t count) {
+    std::vector<Ids> out;
+    for (auto const guess : llama::look_up_several(text, most, count)) {
+      out.emplace_back(guess.begin(), guess.end());
+    }
+    return out;
+  };
+  Ids const text{0, 1, 2, 3, 7, 1, 2, 4, 8, 1, 2, 4, 9, 0, 1, 2};
+  CHECK(several(text, 2, 9) == std::vector<Ids>{{3, 7}, {4, 9}});
+  CHECK(several(text, 2, 1) == std::vector<Ids>{{3, 7}});
+  CHECK(several(text, 0, 2).empty());
+  CHECK(several({1, 2, 3}, 2, 2).empty());
+}
+
+TEST_CASE("DraftTree: guesses share what they begin with", "[llama][speculate][tree]")
+{
+  llama::DraftTree tree(1);
+  tree.add(Ids{2, 3, 4}, 8);
+  tree.add(Ids{2, 3, 5}, 8);
+  tree.add(Ids{3}, 8);
+  tree.add(Ids{2, 3}, 8);
+  CHECK(tree.tokens == Ids{1, 2, 3, 4, 5, 3});
+  CHECK(tree.parents == std::vector<kvcache::Index>{-1, 0, 1, 2, 2, 0});
+  CHECK(tree.child(0, 3) == 5);
+  CHECK(tree.child(1, 3) == 2);
+  CHECK(tree.child(2, 5) == 4);
+  CHECK(tree.child(4, 5) == -1);
+  tree.add(Ids{9, 9, 9, 9}, 8);  // as much as has room
+  CHECK(tree.tokens.size() == 8);
+  tree.add(Ids{2, 3, 9}, 8);
+  CHECK(tree.tokens.size() == 8);
 }
 
 TEST_CASE("continue_text: drafts change the steps, never the text", "[llama][speculate]")
