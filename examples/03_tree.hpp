@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How 03_fork_and_speculate.cpp generates with trees of drafts: several guesses at how the text goes on, in one step.
 #pragma once
+
+/// \file How 03_fork_and_speculate.cpp generates with trees of drafts: several guesses at how the text goes on, in one step.
 
 #include "03_generate.hpp"
 #include "llama/draft_tree.hpp"

@@ -150,7 +150,7 @@ TEST_CASE("SmolLM2: trees of drafts give the logits and the text of chains",
     return;
   }
   auto runner = llama_test::smollm2_runner();
-  TreeRun const run{.page_tokens = 4, .seed = 60, .sequences = 2, .steps = 3, .most_tokens = 16};
+  TreeRun const run{.page_tokens = 4, .seed = 60, .sequences = 2, .steps = 2, .most_tokens = 16};
   auto const logits = llama_test::compare_trees(runner, run);
   print("SmolLM2", run, logits);
   CHECK(logits.furthest <= 1e-4);
@@ -158,7 +158,7 @@ TEST_CASE("SmolLM2: trees of drafts give the logits and the text of chains",
 
   Ids const prompt =
     runner.tokenizer.encode("one two three four, one two three five, one two three");
-  auto const plain = llama_test::greedy_text(runner, run, prompt, 220);
+  auto const plain = llama_test::greedy_text(runner, run, prompt, 96);
   auto const got = llama_test::generate_with_trees(runner, run, prompt, plain.text, true);
   print("SmolLM2", run, plain.lead, got);
   CHECK(plain.lead > 1e-3);
