@@ -212,3 +212,62 @@ TEST_CASE("use_of: a domain's pages, and what a stream's steps keep", "[control]
   CHECK(plane.use_of(StreamId{}).held == 0);
   check_sound(plane);
 }
+
+TEST_CASE("admit: cached pages above those that a step in flight writes are not available",
+          "[control][admission]")
+{
+  // The writer of the last two pages leaves while its step runs: its first two pages are cached, and cannot be evicted.
+  Plane plane = make(8, 0);
+  SequenceId const a = prefilled(plane, numbers(1, 8));
+  StepId const step = begin(plane);
+  add(plane, step, a, numbers(9, 16));
+  REQUIRE(plane.submit(step));
+  REQUIRE(plane.close(a));
+  CHECK(plane.stats().cached == 2);
+  Tokens const prompt = numbers(50, 73);
+  Admission const admission = *plane.admit({.tokens = prompt});
+  CHECK(admission.full == 6);
+  CHECK(admission.available == 4);
+  CHECK_FALSE(admission.fits);
+  SequenceId const b = open(plane, prompt);
+  StepId const next = begin(plane);
+  auto const refused = plane.add(next, b, {prompt});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().free == 4);
+  CHECK(refused.error().evictable == 0);
+  CHECK(
+    std::string(refused.error().message().text) ==
+    "no pages: 6 are needed, 4 are free, 0 can be evicted, 2 come back when steps in flight end");
+  REQUIRE(plane.commit(step));
+  CHECK(plane.admit({.tokens = prompt})->fits);
+  CHECK(plane.add(next, b, {prompt}));
+}
+
+TEST_CASE("admit: what another stream may still read is not available", "[control][admission]")
+{
+  Plane plane = make(4, 0);
+  cache_only(plane, numbers(1, 8));
+  SequenceId const a = open(plane, numbers(1, 9));
+  StepId const step = begin(plane);
+  add(plane, step, a, {9});
+  REQUIRE(plane.submit(step));
+  REQUIRE(plane.close(a));  // its pages are cached again, and step reads them
+  Admission const here = *plane.admit({.tokens = numbers(50, 61)});
+  Admission const there = *plane.admit({.tokens = numbers(50, 61), .stream = StreamId{1}});
+  CHECK(here.available == 4);
+  CHECK(there.available == 1);
+}
+
+TEST_CASE("admit: sums do not wrap, and there are so many streams", "[control][admission]")
+{
+  Plane plane = make_plane(
+    {.pages = 1U << 20, .page_tokens = 1, .max_sequences = 1U << 13, .max_step_tokens = 16});
+  for (int i = 0; i < 1 << 13; ++i) {
+    REQUIRE(plane.open({.tokens = {}, .max_tokens = 1 << 20}));
+  }
+  Admission const admission = *plane.admit({.tokens = numbers(1, 4)});
+  CHECK(admission.growth == std::uint64_t{1} << 33);
+  CHECK_FALSE(admission.fits_beside_growth);
+  CHECK(plane.admit({.tokens = {}, .stream = StreamId{4}}).error().why == Why::bad_config);
+  CHECK(plane.open({.tokens = {}, .stream = StreamId{4}}).error().why == Why::bad_config);
+}

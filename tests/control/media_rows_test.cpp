@@ -457,3 +457,47 @@ TEST_CASE("Media rows: names that nobody uses are given out again, others never"
   CHECK(hit(plane, look, at_2) == 12);
   check_sound(plane);
 }
+
+TEST_CASE("Media rows: a cut that cuts nothing still forgets what was yet to come",
+          "[control][media]")
+{
+  for (bool const forked : {false, true}) {
+    CAPTURE(forked);
+    Plane plane = make_plane(16);
+    Tokens const prompt = {1, 2, 3, 4, pad, pad, pad, pad, 9};
+    Spans const media = {{&cat, 4, 4}};
+    SequenceId id = open(plane, prompt, media);
+    append(plane, id, {1, 2, 3, 4});
+    if (forked) {
+      id = fork(plane, id);
+    }
+    REQUIRE(*plane.truncate(id, 4) == 4);
+    append(plane, id, {11, 12, 13, 14});
+    CHECK(hit(plane, prompt, media) == 4);
+    CHECK(hit(plane, {1, 2, 3, 4, 11, 12, 13, 14, 9}, {}) == 8);
+  }
+}
+
+TEST_CASE("Media rows: a fork goes on with the prompt, its pictures too", "[control][media]")
+{
+  Plane plane = make_plane(16);
+  Tokens const prompt = {1, 2, 3, 4, pad, pad, pad, pad, 9};
+  Spans const media = {{&cat, 4, 4}};
+  SequenceId const id = open(plane, prompt, media);
+  append(plane, id, {1, 2, 3, 4});
+  SequenceId const f = fork(plane, id);
+  append(plane, f, {pad, pad, pad, pad});
+  CHECK(hit(plane, prompt, media) == 8);
+  CHECK(hit(plane, prompt, {{&dog, 4, 4}}) == 4);
+}
+
+TEST_CASE("Media rows: text that attends both ways is made of tokens", "[control][media]")
+{
+  Plane plane = make_plane(16);
+  Tokens const text = {-1, -2, 3};
+  Spans const spans = {{nullptr, 0, 2, true}};
+  auto const opened = plane.open({.tokens = text, .media = spans});
+  REQUIRE_FALSE(opened);
+  CHECK(opened.error().why == Why::bad_token);
+  CHECK(opened.error().value == -1);
+}

@@ -272,3 +272,20 @@ TEST_CASE("Step: the stream of begin is the plan's", "[control][step]")
   CHECK(plane.begin(StreamId{max_streams}).error().why == Why::bad_config);
   CHECK(plane.plan(*step).stream == StreamId{3});
 }
+
+TEST_CASE("add: drafts that were looked up in the sequence's own text", "[control][step]")
+{
+  Plane plane = make_plane(64);
+  SequenceId const a = prefilled(plane, numbers(1, 6));
+  Tokens want = numbers(1, 6);
+  for (int i = 0; i < 5; ++i) {  // the array of tokens grows, and moves
+    auto const own = plane.tokens(a);
+    Tokens const drafts(own.begin(), own.end());
+    StepId const step = begin(plane);
+    REQUIRE(plane.add(step, a, {.tokens = own, .draft = true}));
+    REQUIRE(plane.submit(step));
+    REQUIRE(plane.commit(step));
+    want.insert(want.end(), drafts.begin(), drafts.end());
+    CHECK(Tokens(plane.tokens(a).begin(), plane.tokens(a).end()) == want);
+  }
+}

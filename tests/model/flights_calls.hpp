@@ -119,13 +119,11 @@ inline void flight_truncate(FlightWorld& w, Random& random)
   FlightText const before = w.tokens_of(*s);
   auto const length =
     static_cast<kvcache::Index>(random.below(static_cast<std::uint32_t>(before.size()) + 3));
-  kvcache::Index const end = w.control.planned_end(s->id);
+  bool const voids = length < w.control.planned_end(s->id);
   auto const kept = w.control.truncate(s->id, length);
   auto const twin = w.twin.truncate(s->id, length);
   require(kept.has_value() && twin.has_value() && *kept == *twin, "truncate");
-  if (length < end) {
-    clip(s->media, length);
-  }
+  clip(s->media, length, voids);
   FlightText const after = w.tokens_of(*s);
   require(*kept <= static_cast<kvcache::Index>(before.size()) &&
             *kept == static_cast<kvcache::Index>(after.size()) &&

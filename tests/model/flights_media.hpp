@@ -99,12 +99,12 @@ using FlightSpans = std::vector<FlightMedia>;
   return spans.empty() ? 0 : spans.back().end();
 }
 
-/// The sequence was cut to `length` rows on request.
-inline void clip(FlightSpans& spans, kvcache::Index length)
+/// The sequence was cut to `length` rows on request, which `voids` what it has in flight.
+inline void clip(FlightSpans& spans, kvcache::Index length, bool voids)
 {
   FlightSpans kept;
   for (FlightMedia span : spans) {
-    if (span.step != 0 || span.first >= length || (span.atomic && span.end() > length)) {
+    if ((voids && span.step != 0) || span.first >= length || (span.atomic && span.end() > length)) {
       continue;
     }
     span.rows = span.end() > length ? length - span.first : span.rows;

@@ -83,6 +83,10 @@ inline bool add_chunk(FlightWorld& w,
     kvcache::Shortage const& no = added.error();
     w.tally.crowded += no.detail.field == std::string("media.rows") ? 1U : 0U;
     require(w.control.digest() == digest, "I9: a refused add changed something");
+    require(no.why != kvcache::Why::no_pages || no.free + no.evictable < no.need,
+            "a Shortage that says that there was enough",
+            no.free + no.evictable,
+            no.need);
     auto const p = static_cast<kvcache::Index>(w.setting.page_tokens);
     auto const pages = (static_cast<kvcache::Index>(base.size()) + all + p - 1) / p;
     require(!lone || no.why != kvcache::Why::no_pages ||

@@ -36,7 +36,8 @@
 
 namespace kvcache::inline v0_1 {
 
-/// See the file comment.
+/// See the file comment. **Pre** of every call but the destructor and assignment: it was not moved from. An assignment
+/// swaps: what the left side held goes when the right side does.
 template <class Layout, class Policy = Policies<>>
 class KVCache {
   static_assert(explain<Layout, Policy>());
@@ -162,7 +163,8 @@ class KVCache {
     detail::check_call(state_->control);
     return kept;
   }
-  /// Preempted: pages and table row go back, identity and tokens stay. **Errors** see `Control::suspend`.
+  /// Preempted: pages and table row go back, identity and tokens stay, until `resume` cuts the tokens to what it finds: copy
+  /// `control().tokens(sequence.id())` first where nobody else has them. **Errors** see `Control::suspend`.
   Result<Done> suspend(Sequence const& sequence) noexcept
   {
     auto done = state_->control.suspend(sequence.id_in(state_.get()));
@@ -193,7 +195,8 @@ class KVCache {
   }
   /// The sequences that the last step that failed cut back; see `Control::cuts`.
   [[nodiscard]] std::span<Cut const> cuts() const noexcept { return state_->control.cuts(); }
-  /// Keeps the whole pages that are cached of a prefix, such as a system prompt, until the pin goes.
+  /// Keeps the whole pages that are cached of a prefix, such as a system prompt, until the pin goes; how many,
+  /// `control().for_each_pin` tells.
   /// **Errors** see `Control::pin`.
   [[nodiscard]] Result<Pin> pin(Prompt const& prefix)
   {

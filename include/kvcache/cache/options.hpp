@@ -16,13 +16,15 @@ template <class Policy>
 struct Options {
   PageCount pages = 0;                ///< usable pages; the page of zeros comes on top
   std::uint32_t max_sequences = 256;  ///< open at the same time
-  Index max_sequence_tokens = 0;      ///< 0: as many as the pool holds
-  Index max_step_tokens = 8192;       ///< of one step, over all its chunks
-  Token vocabulary = 0;               ///< tokens are below this; 0: any that is not negative
+  Index max_sequence_tokens = 0;      ///< 0, or more than the pool holds: as many as that
+  Index max_step_tokens =
+    8192;                   ///< of one step, over all its chunks; each slot has arrays for as many
+  Token vocabulary = 0;     ///< tokens are below this; 0: any that is not negative
   PageCount watermark = 0;  ///< pages that `admit` leaves to the sequences that run already
-  std::uint32_t event_capacity = 0;  ///< events that are kept for followers; 0: none are made
-  Storage storage{};                 ///< the caller's memory for the pages; empty: the cache's own
-  Device* device = nullptr;          ///< null: the host; else it outlives the cache
+  std::uint32_t event_capacity =
+    0;                ///< events kept for followers, 16 + 4 * page_tokens bytes each; 0: none
+  Storage storage{};  ///< the caller's memory for the pages; empty: the cache's own
+  Device* device = nullptr;  ///< null: the host; else it outlives the cache
   typename Policy::prefix::Options prefix{};
   typename Policy::replacement::Options replacement{};
 };

@@ -93,7 +93,8 @@ class Step {
   {
     return over(live().control.commit(id_, outcomes));
   }
-  /// As above, with the number of accepted tokens of each planned chunk.
+  /// As above, with the number of accepted tokens of each planned chunk, in the order of `plan().chunks`. Chunks that were
+  /// planned by count need outcomes with names, trees outcomes with a path, unless none of a tree is accepted.
   Result<Done> commit(std::span<Index const> accepted)
   {
     return over(live().control.commit(id_, accepted));

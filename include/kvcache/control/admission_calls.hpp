@@ -38,7 +38,7 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
   using Base::options;
 
   /// Whether there is room for a request that grows to its `max_tokens`. Changes nothing.
-  /// **Cost** O(prompt + sequences). **Errors** as `open`: `too_large` can never fit, whatever is freed.
+  /// **Cost** O(prompt + sequences), and O(pages) while steps in flight keep cached pages. **Errors** as `open`: `too_large` can never fit, whatever is freed.
   [[nodiscard]] Result<Admission> admit(Prompt const& prompt) const
   {
     if (Error const error = detail::check(prompt, options()); error.why != Why::ok) {
@@ -63,6 +63,9 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
     }
     if (!s->suspended) {
       return detail::not_suspended(id);
+    }
+    if (Error const error = detail::check(stream); error.why != Why::ok) {
+      return error;
     }
     Match match = detail::match_rows(state_, s->domain, s->tokens, s->media, s->length(), stream);
     return admission(match, s->tokens.size(), s->max_tokens, stream);
@@ -215,7 +218,8 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
       max_tokens > static_cast<Index>(tokens) ? static_cast<std::size_t>(max_tokens) : tokens;
     Admission a{.prompt = state_.pages_of(tokens) - hits + idle,
                 .full = state_.pages_of(grown) - hits + idle,
-                .available = state_.book.room(stream)};
+                .available = state_.book.num_free() + state_.book.fences().num_waiting(stream) +
+                             state_.evictable(stream)};
     bool runs = false;
     for (detail::SequenceState const& s : state_.sequences) {
       if (s.live() && !s.suspended) {
@@ -225,8 +229,8 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
         runs = true;
       }
     }
-    a.fits = a.full + (runs ? options().watermark : 0) <= a.available;
-    a.fits_beside_growth = std::uint64_t{a.full} + a.growth <= a.available;
+    a.fits = std::uint64_t{a.full} + (runs ? options().watermark : 0) <= a.available;
+    a.fits_beside_growth = a.full + a.growth <= a.available;
     return a;
   }
 };

@@ -76,8 +76,8 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   /// **Errors** `busy`: the stream has a step open, or two in flight; `bad_config`: no such stream.
   [[nodiscard]] Result<StepId> begin(StreamId stream = {}) noexcept
   {
-    if (stream.value >= max_streams) {
-      return Error{Why::bad_config, "stream", stream.value, "must be below", max_streams};
+    if (Error const error = detail::check(stream); error.why != Why::ok) {
+      return error;
     }
     StepState* empty = nullptr;
     std::uint32_t submitted = 0;
@@ -126,7 +126,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
         error.why != Why::ok) {
       return refused(error);
     }
-    bool const media = !s->media.empty() || !chunk.media.empty();
+    bool const media = !s->media.empty() || !chunk.media.empty() || owns(*s, chunk.tokens);
     Error named = media ? Error{} : detail::check(chunk.tokens, options().vocabulary);
     Chunk const& text = media ? state_.renamed : chunk;
     if (!media && named.why == Why::ok && state_.add_in_place(*t, sequence, *s, chunk, end)) {
@@ -154,7 +154,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
         .why = Why::no_pages,
         .need = c.taken,
         .free = state_.book.num_free() + state_.book.fences().num_waiting(t->stream),
-        .evictable = state_.book.num_cached(),
+        .evictable = state_.evictable(t->stream),
         .fenced = detail::fenced_pages(state_) - state_.book.fences().num_waiting(t->stream)};
     }
     (void)detail::memory_sufficed_for([&] { state_.pend(*t, *s, c, text.tokens); });
@@ -330,6 +330,14 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
         }
       }
     }
+  }
+  /// The tokens lie in the sequence's own array, as drafts looked up in its text may: it moves when it grows.
+  [[nodiscard]] static bool owns(detail::SequenceState const& s,
+                                 std::span<Token const> tokens) noexcept
+  {
+    auto const at = [](Token const* token) { return reinterpret_cast<std::uintptr_t>(token); };
+    return at(tokens.data()) >= at(s.tokens.data()) &&
+           at(tokens.data()) < at(s.tokens.data() + s.tokens.size());
   }
   /// The step's last chunk is in flight. Returns the rows that it plans.
   static Index entered(StepState& t, detail::SequenceState& s) noexcept

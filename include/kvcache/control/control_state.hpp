@@ -154,6 +154,15 @@ struct ControlState {
   {
     return s.num_flights == 0 ? s.length() : chunk_of(s.flights[s.num_flights - 1]).end();
   }
+  /// Cached pages that a step of `stream` could have evicted. **Cost** O(1) where no step in flight keeps some of them.
+  [[nodiscard]] PageCount evictable(StreamId stream) const noexcept
+  {
+    bool all = !book.fences().others_than(stream);
+    for (StepState const& step : steps) {
+      all = all && step.pending.empty();
+    }
+    return all ? book.num_cached() : book.num_evictable(stream);
+  }
   /// Pages that the table of the sequence has: those of its rows, and those that strays lie in.
   [[nodiscard]] PageCount pages_kept(SequenceState const& s) const noexcept
   {

@@ -75,6 +75,15 @@ template <class BaseOf>
                                BaseOf&& base_of)
 {
   for (MediaSpan const& m : media) {
+    for (Index i = 0; m.item == nullptr && i < m.rows; ++i) {
+      if (Token const token = text[static_cast<std::size_t>(m.first - first + i)]; token < 0) {
+        return {Why::bad_token,
+                "token",
+                token,
+                "of text that attends both ways must be a token, on row",
+                m.first + i};
+      }
+    }
     std::optional<Index> const base =
       m.item != nullptr
         ? base_of(*m.item, m.rows, m.atomic)
@@ -287,11 +296,11 @@ template <class State>
             "the rows of media must be known, and drafts before them are in flight; commit that "
             "step first"};
   }
+  state.named.assign(chunk.tokens.begin(), chunk.tokens.end());
+  chunk.tokens = state.named;
   if (!has_rows) {
     return check(chunk.tokens, state.options.vocabulary);
   }
-  state.named.assign(chunk.tokens.begin(), chunk.tokens.end());
-  chunk.tokens = state.named;
   return name_rows(state, spans, first, state.named);
 }
 

@@ -15,11 +15,12 @@ struct ControlOptions {
   PageCount pages = 0;  ///< usable pages; the page of zeros comes on top
   std::int32_t page_tokens = 0;
   std::uint32_t max_sequences = 256;  ///< rows of the page table
-  Index max_sequence_tokens = 0;      ///< 0: as many as the pool holds
+  Index max_sequence_tokens = 0;      ///< 0, or more than the pool holds: as many as that
   Index max_step_tokens = 8192;       ///< tokens of one step, over all its chunks
   Token vocabulary = 0;               ///< tokens are below this; 0: any token that is not negative
   PageCount watermark = 0;  ///< pages that `admit` leaves to the sequences that run already
-  std::uint32_t event_capacity = 0;  ///< events that are kept for followers; 0: none are made
+  std::uint32_t event_capacity =
+    0;  ///< events kept for followers, 16 + 4 * page_tokens bytes each; 0: none
 
   static constexpr std::uint32_t max_rows = 1U << 20;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/evictable.hpp>
 #include <kvcache/control/page_ledger.hpp>
 #include <kvcache/control/reclaimed.hpp>
 #include <kvcache/core/check.hpp>
@@ -31,6 +32,16 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   [[nodiscard]] PageCount room(StreamId stream) const noexcept
   {
     return this->num_free() + fences_.num_waiting(stream) + cached_;
+  }
+  /// Cached pages that a step of `stream` could have evicted now. **Cost** O(pages), allocates; without memory it counts
+  /// all that are cached.
+  [[nodiscard]] PageCount num_evictable(StreamId stream) const noexcept
+  {
+    PageCount evictable = this->num_cached();
+    (void)detail::memory_sufficed_for([&] {
+      evictable = detail::count_evictable(tree_, policy_, fences_, allocator_.capacity(), stream);
+    });
+    return evictable;
   }
   /// Pages evicted since the start, less those that a dropped step put back.
   [[nodiscard]] std::uint64_t evicted_pages() const noexcept { return evicted_; }

@@ -50,7 +50,7 @@ struct Admission {
   PageCount prompt = 0;     ///< pages that its tokens take of what is available
   PageCount full = 0;       ///< the same once it has grown to `max_tokens`
   PageCount available = 0;  ///< pages that are free or evictable now
-  PageCount growth =
+  std::uint64_t growth =
     0;  ///< pages that the sequences which run may yet take, up to their `max_tokens`
   bool fits =
     false;  ///< `full` and the watermark fit what is available, or `full` does and nothing runs

@@ -88,10 +88,20 @@ namespace kvcache::inline v0_1::detail {
   return {};
 }
 
+[[nodiscard]] inline Error check(StreamId stream) noexcept
+{
+  return stream.value < max_streams
+           ? Error{}
+           : Error{Why::bad_config, "stream", stream.value, "must be below", max_streams};
+}
+
 [[nodiscard]] inline Error check(Prompt const& prompt, ControlOptions const& options) noexcept
 {
   if (prompt.fresh_tail < 1) {
     return {Why::bad_config, "fresh_tail", prompt.fresh_tail, "must be at least", 1};
+  }
+  if (Error const error = check(prompt.stream); error.why != Why::ok) {
+    return error;
   }
   if (prompt.promised < 0) {
     return {Why::bad_config, "promised", prompt.promised, "must be at least", 0};

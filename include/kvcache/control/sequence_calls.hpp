@@ -103,7 +103,8 @@ class SequenceCalls {
   }
 
   /// A second sequence with the same rows. Pages are shared; the first of the two that writes into a shared
-  /// page gets a copy of it. **Cost** O(pages + tokens).
+  /// page gets a copy of it. It keeps the media that its prompt declared for rows to come, so that both may go on with the
+  /// prompt; for another text cut it to its own length, which makes it forget them. **Cost** O(pages + tokens).
   /// **Errors** `stale_sequence`, `suspended`, `no_rows`, `no_memory`.
   [[nodiscard]] Result<SequenceId> fork(SequenceId id)
   {
@@ -144,7 +145,7 @@ class SequenceCalls {
   }
 
   /// Cuts the sequence to its first `length` rows, or before the atomic span that this would tear; a longer `length` keeps
-  /// all. Returns the length kept. Media past the cut are forgotten.
+  /// all. Returns the length kept. Media past `length` are forgotten, those of rows to come too.
   /// **Cost** O(pages dropped). **Errors** `stale_sequence`, `suspended`, `bad_config`, `no_memory`.
   [[nodiscard]] Result<Index> truncate(SequenceId id, Index length)
   {
@@ -156,6 +157,7 @@ class SequenceCalls {
       return Error{Why::bad_config, "length", length, "must not be negative"};
     }
     if (length >= state_.planned_end(*s)) {
+      detail::clip(s->media, length);  // what is yet to come behind it
       return s->length();
     }
     Index const asked = detail::whole_spans(s->media, length);
@@ -207,6 +209,9 @@ class SequenceCalls {
     }
     if (!s->suspended) {
       return detail::not_suspended(id);
+    }
+    if (Error const error = detail::check(stream); error.why != Why::ok) {
+      return error;
     }
     if (state_.free_rows.empty()) {
       return detail::no_rows(options());

@@ -18,7 +18,7 @@ namespace kvcache::inline v0_1 {
 struct SequenceInfo {
   Index length = 0;   ///< committed rows
   Index planned = 0;  ///< rows if all that is in flight is accepted
-  Index cached = 0;   ///< rows that came from the tree when it was opened
+  Index cached = 0;   ///< rows that came from the tree when it was opened, or resumed last
   PageCount pages = 0;
   RowId row{};  ///< of the page table
   bool suspended = false;

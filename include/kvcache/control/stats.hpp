@@ -19,8 +19,9 @@ struct Stats {
   // pages: free + held + cached == capacity
   PageCount capacity = 0;
   PageCount free = 0;
-  PageCount held = 0;    ///< in the table of a sequence, or used by a step
-  PageCount cached = 0;  ///< only the prefix tree holds them: evictable
+  PageCount held = 0;  ///< in the table of a sequence, or used by a step
+  PageCount cached =
+    0;  ///< only the prefix tree holds them: evictable, once no step in flight needs them
   PageCount fenced = 0;  ///< of the held ones: no sequence uses them, they wait for steps in flight
 
   std::uint32_t sequences = 0;

@@ -95,7 +95,8 @@ struct Error {
 };
 
 /// Why a step cannot take a chunk, in pages.
-/// `free + evictable >= need` would have been enough; `fenced` pages come back when steps in flight end.
+/// `free + evictable >= need` would have been enough; `fenced` pages, and cached ones that count as neither, come back when
+/// steps in flight end.
 struct Shortage {
   Why why = Why::ok;
   PageCount need = 0;
@@ -103,6 +104,25 @@ struct Shortage {
   PageCount evictable = 0;
   PageCount fenced = 0;
   Error detail{};  ///< for reasons that are not about pages: the field and the right value
+
+  /// One sentence, such as "no pages: 6 are needed, 4 are free, 1 can be evicted, 3 come back when steps in flight end".
+  [[nodiscard]] Error::Message message() const noexcept
+  {
+    if (why != Why::no_pages) {
+      return detail.message();
+    }
+    Error::Message m{};
+    std::snprintf(m.text,
+                  sizeof m.text,
+                  "%s: %lu are needed, %lu are free, %lu can be evicted, %lu come back when steps "
+                  "in flight end",
+                  name(why),
+                  static_cast<unsigned long>(need),
+                  static_cast<unsigned long>(free),
+                  static_cast<unsigned long>(evictable),
+                  static_cast<unsigned long>(fenced));
+    return m;
+  }
 };
 
 }  // namespace kvcache::inline v0_1

@@ -15,6 +15,9 @@
 /// are equal when the bytes are. Each field is written as {tag, length, bytes}, so no two sets of fields
 /// run into the same string: ("ab", "c") differs from ("a", "bc"), an adapter named X from a salt X, an
 /// absent field from an empty one. Numbers are little endian, so the bytes are the same on every machine.
+///
+/// A cache remembers every domain that was ever opened in it, at some hundred bytes: a salt a tenant is fine, a salt a
+/// request is not.
 
 namespace kvcache::inline v0_1 {
 
