@@ -108,6 +108,26 @@ Attended run_plan(PagedPool<Layout>& pool,
   return result;
 }
 
+// Twelve kernels take a minute to compile, so the tests share them: instances_*.cpp.
+extern template Attended run_plan(PagedPool<kvcache::PagedHeads<float>>&,
+                                  kvcache::AttentionPlan const&,
+                                  std::int32_t,
+                                  std::vector<float> const&,
+                                  Path,
+                                  std::vector<std::size_t>);
+extern template Attended run_plan(PagedPool<kvcache::PagedHeads<kvcache::half>>&,
+                                  kvcache::AttentionPlan const&,
+                                  std::int32_t,
+                                  std::vector<float> const&,
+                                  Path,
+                                  std::vector<std::size_t>);
+extern template Attended run_plan(PagedPool<kvcache::PagedHeads<kvcache::bfloat16>>&,
+                                  kvcache::AttentionPlan const&,
+                                  std::int32_t,
+                                  std::vector<float> const&,
+                                  Path,
+                                  std::vector<std::size_t>);
+
 template <class Layout>
 Attended run(PagedPool<Layout>& pool,
              kvcache::AttentionShape shape,
