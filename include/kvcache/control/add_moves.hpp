@@ -215,12 +215,12 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   /// The one table that holds `page` may write its rows from `offset` on.
   [[nodiscard]] bool writable(PageId page, Index offset, StreamId stream) const noexcept
   {
+    std::uint32_t others = book.allocator().count(page) - 1;
+    if (others == 0) {  // nor does the tree hold it
+      return !book.fences().blocks(page, stream);
+    }
     if (book.tree().contains(page) || book.fences().blocks(page, stream)) {
       return false;
-    }
-    std::uint32_t others = book.allocator().count(page) - 1;
-    if (others == 0) {
-      return true;
     }
     for (StepState const& step : this->steps) {
       for (ChunkState const& c : step.chunks) {

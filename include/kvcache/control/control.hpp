@@ -122,6 +122,10 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
       return refused(detail::behind_tree(sequence));
     }
     Index const end = state_.planned_end(*s);
+    if (s->media.empty() && detail::is_next_token(chunk, end, t->planned_tokens, options()) &&
+        state_.add_in_place(*t, sequence, *s, chunk, end)) {
+      return entered(*t, *s);
+    }
     if (Error const error = detail::check(chunk, end, t->planned_tokens, options());
         error.why != Why::ok) {
       return refused(error);
@@ -129,7 +133,8 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     bool const media = !s->media.empty() || !chunk.media.empty() || owns(*s, chunk.tokens);
     Error named = media ? Error{} : detail::check(chunk.tokens, options().vocabulary);
     Chunk const& text = media ? state_.renamed : chunk;
-    if (!media && named.why == Why::ok && state_.add_in_place(*t, sequence, *s, chunk, end)) {
+    if (!media && named.why == Why::ok && chunk.tokens.empty() &&
+        state_.add_in_place(*t, sequence, *s, chunk, end)) {
       return entered(*t, *s);
     }
     detail::ChunkState c = state_.blank;
@@ -161,8 +166,8 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     if (!chunk.media.empty()) {
       s->media.swap(state_.declared);
     }
-    detail::append(t->tokens, text.tokens);
-    detail::append(t->parents, chunk.parents);
+    detail::append_reserved(t->tokens, text.tokens);
+    detail::append_reserved(t->parents, chunk.parents);
     t->chunks.push_back(c);  // within the reserve
     return entered(*t, *s);
   }
@@ -258,7 +263,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
       return detail::no_memory(accepted.size());
     }
     for (Index const n : accepted) {
-      outcomes_.push_back({.accepted = n, .tokens = {}});
+      detail::push_reserved(outcomes_, Outcome{.accepted = n});
     }
     return commit(id, std::span<Outcome const>(outcomes_));
   }
@@ -340,7 +345,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
            at(tokens.data()) < at(s.tokens.data() + s.tokens.size());
   }
   /// The step's last chunk is in flight. Returns the rows that it plans.
-  static Index entered(StepState& t, detail::SequenceState& s) noexcept
+  [[gnu::always_inline]] static Index entered(StepState& t, detail::SequenceState& s) noexcept
   {
     s.flights[s.num_flights++] = {&t, static_cast<std::uint32_t>(t.chunks.size() - 1)};
     s.last_added[t.stream.value] = t.id;

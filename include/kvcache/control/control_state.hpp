@@ -33,12 +33,21 @@ void reserve_to(std::vector<T>& v, std::size_t size)
   }
 }
 
-/// `v` grows by what `more` holds. A step of decoding adds one at a time, which `insert` is slow at.
+/// `v` grows by `x`, for which it has room: so says the caller, and the compiler leaves out the way that moves all of it.
+template <class T>
+[[gnu::always_inline]] inline T& push_reserved(std::vector<T>& v, T const& x) noexcept
+{
+  if (v.size() == v.capacity()) {
+    __builtin_unreachable();
+  }
+  return v.emplace_back(x);
+}
+/// `v` grows by what `more` holds, for which it has room. A step of decoding adds one at a time, which `insert` is slow at.
 template <class T, class Range>
-[[gnu::always_inline]] inline void append(std::vector<T>& v, Range const& more)
+[[gnu::always_inline]] inline void append_reserved(std::vector<T>& v, Range const& more) noexcept
 {
   if (more.size() == 1) {
-    v.push_back(*more.begin());
+    push_reserved(v, *more.begin());
   } else {
     v.insert(v.end(), more.begin(), more.end());
   }

@@ -27,7 +27,7 @@ struct DecodeMoves : AddMoves<Allocator, Prefix, Replacement> {
 
   /// Plans the chunk behind `end` planned rows if it fits the sequence's last page, which it alone may write. False, and
   /// nothing changed, where it needs more, be it room in an array. **Pre** `Control::add` found no fault in it.
-  [[nodiscard]] bool add_in_place(
+  [[nodiscard, gnu::flatten]] bool add_in_place(
     StepState& t, SequenceId id, SequenceState& s, Chunk const& chunk, Index end) noexcept
   {
     std::size_t const names = chunk.tokens.size();
@@ -45,7 +45,7 @@ struct DecodeMoves : AddMoves<Allocator, Prefix, Replacement> {
       return false;
     }
     t.orphan_room += s.table.size() + 1;
-    ChunkState& c = t.chunks.emplace_back(blank);
+    ChunkState& c = push_reserved(t.chunks, blank);
     c.sequence = id;
     c.first_token = t.tokens.size();
     c.tokens = n;
@@ -58,7 +58,7 @@ struct DecodeMoves : AddMoves<Allocator, Prefix, Replacement> {
     c.reclaimed = t.reclaimed.size();
     c.bound_before = s.bound_until;
     for (Token const token : chunk.tokens) {
-      t.tokens.push_back(token);
+      push_reserved(t.tokens, token);
     }
     return true;
   }

@@ -30,7 +30,7 @@ void make_plan(State const& state, StepState& t)
     if (first < table.size()) {
       auto const count = static_cast<std::uint32_t>(table.size()) - first;
       plan.tables.push_back({row, first, count, static_cast<std::uint32_t>(plan.ids.size())});
-      append(plan.ids, table.subspan(first));
+      plan.ids.insert(plan.ids.end(), table.begin() + first, table.end());
     }
   };
   for (ChunkState const& c : t.chunks) {
@@ -57,12 +57,13 @@ void make_plan(State const& state, StepState& t)
       write_row(s.row, s.table, c.copies() ? smaller(s.synced, c.copy_at) : s.synced);
     }
     if (c.tokens > 0) {
-      plan.chunks.push_back({c.sequence,
-                             c.orphan ? c.orphan_row : s.row,
-                             c.first_index,
-                             c.tokens,
-                             c.slack,
-                             parents_at});
+      push_reserved(plan.chunks,
+                    PlannedChunk{c.sequence,
+                                 c.orphan ? c.orphan_row : s.row,
+                                 c.first_index,
+                                 c.tokens,
+                                 c.slack,
+                                 parents_at});
     }
   }
 }

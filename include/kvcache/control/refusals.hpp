@@ -158,6 +158,19 @@ namespace kvcache::inline v0_1::detail {
   return chunk.parents.empty() ? Error{} : check_parents(chunk);
 }
 
+/// The chunk is one token with a name, and `check` finds no fault in it: what most chunks of an engine are.
+[[nodiscard]] inline bool is_next_token(Chunk const& chunk,
+                                        Index end,
+                                        std::size_t step_tokens,
+                                        ControlOptions const& options) noexcept
+{
+  return chunk.tokens.size() == 1 && chunk.count == 0 && chunk.parents.empty() &&
+         chunk.media.empty() && chunk.tokens[0] >= 0 &&
+         (options.vocabulary == 0 || chunk.tokens[0] < options.vocabulary) &&
+         step_tokens < static_cast<std::size_t>(options.max_step_tokens) &&
+         end < options.max_sequence_tokens;
+}
+
 /// The outcomes of a step's planned chunks.
 [[nodiscard]] inline Error check(std::span<Outcome const> outcomes,
                                  StepState const& step,
@@ -185,6 +198,9 @@ namespace kvcache::inline v0_1::detail {
       continue;
     }
     Outcome const& outcome = outcomes[i];
+    if (c.named && !c.tree && outcome.accepted == c.tokens && outcome.tokens.empty()) {
+      continue;  // all of it, as most are
+    }
     if (outcome.accepted < 0 || outcome.accepted > c.tokens) {
       return {Why::bad_config,
               "outcome.accepted",

@@ -188,7 +188,7 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
   }
 
   /// The accepted tokens of the sequence's oldest chunk in flight are real.
-  void accept(StepState& t, ChunkState const& c, Outcome const& outcome) noexcept
+  [[gnu::flatten]] void accept(StepState& t, ChunkState const& c, Outcome const& outcome) noexcept
   {
     SequenceState& s = this->sequences[c.sequence.slot];
     auto const first = t.tokens.begin() + static_cast<std::ptrdiff_t>(c.first_token);
@@ -198,9 +198,9 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
       }
       find_strays(s, outcome.path, c.first_index);
     } else if (c.named) {
-      append(s.tokens, std::span(first, first + c.attached + outcome.accepted));
+      append_reserved(s.tokens, std::span(first, first + c.attached + outcome.accepted));
     } else {
-      append(s.tokens, outcome.tokens);
+      append_reserved(s.tokens, outcome.tokens);
     }
     keep_declared(s, t.id);
     Index const lost = c.tokens - outcome.accepted;

@@ -49,29 +49,30 @@ struct SequenceState {
   static constexpr std::uint32_t max_flights =
     3;  // two steps in flight and one that is being built
 
+  // What each step touches comes first.
   std::uint32_t generation = 0;  // even: the slot is empty
   bool suspended = false;        // tokens are kept, pages and row are not
   std::uint8_t num_flights = 0;
-  Flight flights[max_flights]{};  // oldest first
-  DomainId domain{};
-  std::uint32_t domain_generation = 0;  // of the domain when it was opened or resumed
   RowId row{};
   StreamId stream{};                 // the steps that it depends on are of this stream ...
   StepId bound_until{};              // ... until this one retires
   StepId last_added[max_streams]{};  // by stream: the step that took its last chunk
+  PageCount indexed = 0;      // leading pages that are in the tree, as whole pages of this sequence
+  PageCount synced = 0;       // leading table entries that the pools hold
+  std::vector<Token> tokens;  // committed or attached: their number is the length
+  std::vector<PageId> table;
+  std::vector<Index>
+    strays;  // of the last rows: the rows where their bytes lie until a plan moves them
+  std::vector<NamedSpan> media;   // declared, in order; the rows may be yet to come
+  Flight flights[max_flights]{};  // oldest first
+  DomainId domain{};
+  std::uint32_t domain_generation = 0;  // of the domain when it was opened or resumed
   Index cached = 0;
   Index attach_limit = 0;  // rows beyond this are always computed
   Miss miss = Miss::none;
   Index max_tokens = 0;  // that it may grow to; 0: nobody knows
   std::uint32_t suspensions = 0;
-  Index lost = 0;         // rows that were gone when it came back
-  PageCount indexed = 0;  // leading pages that are in the tree, as whole pages of this sequence
-  PageCount synced = 0;   // leading table entries that the pools hold
-  std::vector<NamedSpan> media;  // declared, in order; the rows may be yet to come
-  std::vector<Token> tokens;     // committed or attached: their number is the length
-  std::vector<PageId> table;
-  std::vector<Index>
-    strays;  // of the last rows: the rows where their bytes lie until a plan moves them
+  Index lost = 0;  // rows that were gone when it came back
 
   [[nodiscard]] bool live() const noexcept { return generation % 2 != 0; }
   [[nodiscard]] Index length() const noexcept { return static_cast<Index>(tokens.size()); }
