@@ -303,7 +303,8 @@ TEST_CASE("ops: blocks written by ggml decode to what ggml decodes", "[llama][op
     std::ifstream in(path, std::ios::binary);
     std::vector<char> chars{std::istreambuf_iterator<char>(in), {}};
     std::vector<std::byte> bytes(chars.size());
-    std::memcpy(bytes.data(), chars.data(), chars.size());
+    std::transform(
+      chars.begin(), chars.end(), bytes.begin(), [](char c) { return static_cast<std::byte>(c); });
     return bytes;
   };
   std::filesystem::path const folder =
