@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <kvcache/cache/sequence.hpp>
+#include <kvcache/cache/handle.hpp>
 #include <kvcache/control/pins.hpp>
-
-#include <utility>
 
 /// \file A pinned prefix in the hands of a caller.
 
@@ -12,50 +10,19 @@ namespace kvcache::inline v0_1 {
 
 /// Keeps the pages of a prefix in the cache for as long as it lives; move-only. Harmless after the cache is gone.
 /// **Threads** as the cache's.
-class Pin {
+class Pin : private detail::Handle<PinId, &detail::Anchor::unpin> {
  public:
   Pin() = default;
-  Pin(Pin&& other) noexcept
-      : anchor_(std::exchange(other.anchor_, nullptr)), id_(std::exchange(other.id_, PinId{}))
-  {
-  }
-  Pin& operator=(Pin&& other) noexcept
-  {
-    if (this != &other) {
-      let_go();
-      anchor_ = std::exchange(other.anchor_, nullptr);
-      id_ = std::exchange(other.id_, PinId{});
-    }
-    return *this;
-  }
-  Pin(Pin const&) = delete;
-  Pin& operator=(Pin const&) = delete;
-  ~Pin() { let_go(); }
-
-  [[nodiscard]] PinId id() const noexcept { return id_; }
+  using Handle::id;
 
   /// Its pages may be evicted again. **Cost** O(pages).
-  void let_go() noexcept
-  {
-    if (anchor_ == nullptr) {
-      return;
-    }
-    if (anchor_->cache != nullptr) {
-      anchor_->unpin(anchor_->cache, id_);
-    }
-    detail::Anchor::leave(anchor_);
-    anchor_ = nullptr;
-    id_ = {};
-  }
+  void let_go() noexcept { end(); }
 
  private:
   template <class Layout, class Policy>
   friend class KVCache;
 
-  Pin(detail::Anchor* anchor, PinId id) noexcept : anchor_(anchor), id_(id) { ++anchor_->handles; }
-
-  detail::Anchor* anchor_ = nullptr;
-  PinId id_{};
+  using Handle::Handle;
 };
 
 }  // namespace kvcache::inline v0_1
