@@ -18,21 +18,12 @@ namespace {
 using namespace kvcache;
 using kvcache_test::add_chunk;
 using kvcache_test::bytes_of;
+using kvcache_test::fill;
 using kvcache_test::pool_sizes;
 using kvcache_test::set_table;
 
 using Layout = PagedHeads<half>;
 constexpr Geometry geometry{.layers = 2, .kv_heads = 3, .head_dim = 24, .page_tokens = 5};
-
-/// Bytes that differ from place to place, in every page but the page of zeros.
-void fill(Pool<Layout>& pool, std::uint64_t seed, PageCount pages)
-{
-  kvcache_test::Random random(seed);
-  std::byte* const first = pool.page(PageId{1});
-  for (std::size_t i = 0; i < pool.footprint().page_bytes() * pages; ++i) {
-    first[i] = static_cast<std::byte>(random.next());
-  }
-}
 
 std::vector<std::uint32_t> row_entries(Pool<Layout> const& pool, std::uint32_t row, std::uint32_t n)
 {

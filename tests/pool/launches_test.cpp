@@ -21,20 +21,12 @@ namespace {
 using namespace kvcache;
 using kvcache_test::add_chunk;
 using kvcache_test::bytes_of;
+using kvcache_test::fill;
 using kvcache_test::pool_sizes;
 using kvcache_test::set_table;
 
 using Layout = PagedHeads<half>;
 constexpr Geometry geometry{.layers = 2, .kv_heads = 3, .head_dim = 24, .page_tokens = 5};
-
-void fill(Pool<Layout>& pool, std::uint64_t seed, PageCount pages)
-{
-  kvcache_test::Random random(seed);
-  std::byte* const first = pool.page(PageId{1});
-  for (std::size_t i = 0; i < pool.footprint().page_bytes() * pages; ++i) {
-    first[i] = static_cast<std::byte>(random.next());
-  }
-}
 
 Plan plan_of(std::uint32_t chunks, Index tokens)
 {

@@ -13,6 +13,8 @@
 #include <initializer_list>
 #include <vector>
 
+#include "support/random.hpp"
+
 namespace kvcache_test {
 
 inline kvcache::ControlOptions pool_sizes(kvcache::Geometry const& g,
@@ -49,6 +51,17 @@ inline void add_chunk(kvcache::Plan& plan,
                       kvcache::Index tokens)
 {
   plan.chunks.push_back({kvcache::SequenceId{row, 1}, kvcache::RowId{row}, first_index, tokens});
+}
+
+/// Bytes that differ from place to place, in the first `pages` pages behind the page of zeros.
+template <class Layout>
+void fill(kvcache::Pool<Layout>& pool, std::uint64_t seed, kvcache::PageCount pages)
+{
+  Random random(seed);
+  std::byte* const first = pool.page(kvcache::PageId{1});
+  for (std::size_t i = 0; i < pool.footprint().page_bytes() * pages; ++i) {
+    first[i] = static_cast<std::byte>(random.next());
+  }
 }
 
 /// All bytes of the pages, to compare before and after.
