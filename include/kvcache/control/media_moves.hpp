@@ -75,8 +75,9 @@ template <class BaseOf>
                                BaseOf&& base_of)
 {
   for (MediaSpan const& m : media) {
+    std::size_t const start = static_cast<std::size_t>(m.first) - static_cast<std::size_t>(first);
     for (Index i = 0; m.item == nullptr && i < m.rows; ++i) {
-      if (Token const token = text[static_cast<std::size_t>(m.first - first + i)]; token < 0) {
+      if (Token const token = text[start + static_cast<std::size_t>(i)]; token < 0) {
         return {Why::bad_token,
                 "token",
                 token,
@@ -87,10 +88,8 @@ template <class BaseOf>
     std::optional<Index> const base =
       m.item != nullptr
         ? base_of(*m.item, m.rows, m.atomic)
-        : base_of(Media::text(text.subspan(static_cast<std::size_t>(m.first - first),
-                                           static_cast<std::size_t>(m.rows))),
-                  m.rows,
-                  m.atomic);
+        : base_of(
+            Media::text(text.subspan(start, static_cast<std::size_t>(m.rows))), m.rows, m.atomic);
     if (!base) {
       return {Why::too_large,
               "media.rows",
