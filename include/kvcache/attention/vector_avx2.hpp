@@ -43,6 +43,7 @@ struct Vector {
   [[gnu::always_inline]] static inline Reg add(Reg a, Reg b) { return _mm256_add_ps(a, b); }
   [[gnu::always_inline]] static inline Reg sub(Reg a, Reg b) { return _mm256_sub_ps(a, b); }
   [[gnu::always_inline]] static inline Reg mul(Reg a, Reg b) { return _mm256_mul_ps(a, b); }
+  [[gnu::always_inline]] static inline Reg div(Reg a, Reg b) { return _mm256_div_ps(a, b); }
   [[gnu::always_inline]] static inline Reg fma(Reg a, Reg b, Reg c)
   {
     return _mm256_fmadd_ps(a, b, c);
@@ -143,6 +144,20 @@ struct Vector {
     __m256i const bits =
       _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23);
     return _mm256_andnot_ps(_mm256_cmp_ps(x, least, _CMP_LT_OQ), mul(p, _mm256_castsi256_ps(bits)));
+  }
+  [[gnu::always_inline]] static inline Reg exp2_less_1(Reg x)
+  {
+    Reg const y = _mm256_min_ps(all(126.0F), _mm256_max_ps(all(-126.0F), x));  // NaN passes
+    Reg const whole = _mm256_round_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    Reg const f = sub(y, whole);
+    Reg p = fma(all(1.535336188e-4F), f, all(1.339887440e-3F));
+    p = fma(p, f, all(9.618437357e-3F));
+    p = fma(p, f, all(5.550332471e-2F));
+    p = fma(p, f, all(2.402264791e-1F));
+    p = fma(p, f, all(6.931472028e-1F));
+    Reg const power = _mm256_castsi256_ps(
+      _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23));
+    return fma(mul(p, f), power, sub(power, all(1.0F)));
   }
 
  private:

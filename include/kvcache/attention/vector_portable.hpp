@@ -77,6 +77,14 @@ struct Vector {
     }
     return r;
   }
+  static Reg div(Reg const& a, Reg const& b)
+  {
+    Reg r;
+    for (std::size_t i = 0; i < Width; ++i) {
+      r.lane[i] = a.lane[i] / b.lane[i];
+    }
+    return r;
+  }
   /// a * b + c
   static Reg fma(Reg const& a, Reg const& b, Reg const& c)
   {
@@ -171,6 +179,27 @@ struct Vector {
       std::uint32_t const bits = __builtin_bit_cast(std::uint32_t, shifted) << 23;
       p = __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, 1.0F) + bits) * p;
       r.lane[i] = x.lane[i] < -126.0F ? 0.0F : p;
+    }
+    return r;
+  }
+  /// 2^x - 1, to 2e-7 of itself also where x is small; the ends of -126 .. 126 beyond them; NaN stays NaN.
+  static Reg exp2_less_1(Reg const& x)
+  {
+    Reg r;
+    for (std::size_t i = 0; i < Width; ++i) {
+      float y = x.lane[i] < -126.0F ? -126.0F : x.lane[i];
+      y = y > 126.0F ? 126.0F : y;
+      float const shifted = y + 12582912.0F;  // as in `exp2`
+      float const f = y - (shifted - 12582912.0F);
+      float p = 1.535336188e-4F;
+      p = p * f + 1.339887440e-3F;
+      p = p * f + 9.618437357e-3F;
+      p = p * f + 5.550332471e-2F;
+      p = p * f + 2.402264791e-1F;
+      p = p * f + 6.931472028e-1F;
+      std::uint32_t const bits = __builtin_bit_cast(std::uint32_t, shifted) << 23;
+      float const whole = __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, 1.0F) + bits);
+      r.lane[i] = p * f * whole + (whole - 1.0F);
     }
     return r;
   }
