@@ -24,6 +24,7 @@ namespace kvcache::inline v0_1::detail::avx2 {
 
 struct Vector {
   static constexpr std::size_t width = 8;
+  static constexpr std::size_t most_together = 6;  // query rows that share a load
   using Reg = __m256;
 
   // A pair of bfloat16 in 32 bits widens by one shift and one mask: evens and odds, not halves.
@@ -62,6 +63,26 @@ struct Vector {
       b = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<__m128i const*>(p + 8)));
     } else {
       two_part(p, 16, a, b);
+    }
+  }
+  /// The first (0) or the second (1) register of `two`.
+  template <std::size_t Half, class T>
+  [[gnu::always_inline]] static inline Reg one(T const* p)
+  {
+    if constexpr (std::is_same_v<T, float>) {
+      return load(p + 8 * Half);
+    } else if constexpr (std::is_same_v<T, bfloat16>) {
+      __m256i const pairs = _mm256_loadu_si256(reinterpret_cast<__m256i const*>(p));
+      return _mm256_castsi256_ps(
+        Half == 0 ? _mm256_slli_epi32(pairs, 16)
+                  : _mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000U))));
+    } else if constexpr (std::is_same_v<T, half>) {
+      return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<__m128i const*>(p + 8 * Half)));
+    } else {
+      Reg a;
+      Reg b;
+      two(p, a, b);
+      return Half == 0 ? a : b;
     }
   }
   /// n is 8 here: head_dim is a multiple of 8.

@@ -26,6 +26,7 @@ namespace kvcache::inline v0_1::detail::avx512 {
 
 struct Vector {
   static constexpr std::size_t width = 16;
+  static constexpr std::size_t most_together = 6;  // query rows that share a load
   using Reg = __m512;
 
   template <class T>
@@ -63,6 +64,15 @@ struct Vector {
     } else {
       two_part(p, 32, a, b);
     }
+  }
+  /// The first (0) or the second (1) register of `two`.
+  template <std::size_t Half, class T>
+  [[gnu::always_inline]] static inline Reg one(T const* p)
+  {
+    Reg a;
+    Reg b;
+    two(p, a, b);
+    return Half == 0 ? a : b;
   }
   /// n is 8, 16 or 24.
   template <class T>

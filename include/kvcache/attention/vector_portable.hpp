@@ -23,6 +23,7 @@ namespace kvcache::inline v0_1::detail::portable {
 template <std::size_t Width>
 struct Vector {
   static constexpr std::size_t width = Width;
+  static constexpr std::size_t most_together = 4;  // query rows that share a load
   struct Reg {
     float lane[Width];
   };
@@ -102,6 +103,15 @@ struct Vector {
       a.lane[i] = ElementTraits<T>::to_float(p[i]);
       b.lane[i] = ElementTraits<T>::to_float(p[Width + i]);
     }
+  }
+  /// The first (0) or the second (1) register of `two`.
+  template <std::size_t Half, class T>
+  static Reg one(T const* p)
+  {
+    Reg a;
+    Reg b;
+    two(p, a, b);
+    return Half == 0 ? a : b;
   }
   template <class T>
   static void two_part(T const* p, std::size_t n, Reg& a, Reg& b)
