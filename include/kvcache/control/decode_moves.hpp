@@ -30,7 +30,9 @@ struct DecodeMoves : AddMoves<Allocator, Prefix, Replacement> {
 
   /// Adds the chunk to `step` if that is allowed and it fits the sequence's last page, which it alone may write. False, and
   /// nothing changed, where it is not or needs more, be it room in an array.
-  [[nodiscard, gnu::flatten]] bool add_in_place(StepId step, SequenceId id, Chunk const& chunk) noexcept
+  [[nodiscard, gnu::flatten]] bool add_in_place(StepId step,
+                                                SequenceId id,
+                                                Chunk const& chunk) noexcept
   {
     StepState* const t = this->latest;
     if (t == nullptr || t->id != step || t->stage != Stage::open ||
