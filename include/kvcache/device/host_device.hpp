@@ -62,7 +62,7 @@ class HostDevice final : public Device {
     for (std::uint64_t i = 0; i < list.count; ++i) {
       bytes += copies[i].bytes * copies[i].blocks;
     }
-    bool const streams = bytes >= least_streamed;
+    bool const streams = bytes >= detail::least_streamed_bytes;
     for (std::uint64_t i = 0; i < list.count;) {
       bool const pair = i + 1 < list.count && are_one(copies[i], copies[i + 1]);
       StridedCopy const one = whole(copies[i], pair);
@@ -107,9 +107,6 @@ class HostDevice final : public Device {
       work(records[i]);
     }
   }
-  /// Copies of so many bytes together are more than is read again soon, or than a cache keeps.
-  static constexpr std::uint64_t least_streamed = std::uint64_t{8} << 20;
-
   /// Whether `b` fills the gaps that `a` leaves: K and V of whole tiles.
   [[nodiscard]] static bool are_one(StridedCopy const& a, StridedCopy const& b) noexcept
   {

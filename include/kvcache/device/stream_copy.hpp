@@ -13,6 +13,9 @@
 
 namespace kvcache::inline v0_1::detail {
 
+/// Copies of so many bytes together are more than is read again soon, or than a cache keeps.
+inline constexpr std::size_t least_streamed_bytes = std::size_t{8} << 20;
+
 /// Copies `bytes` that do not overlap. `next` is what will be read after them, or `source`: the processor's own
 /// prefetching does not know of it. After the last of several calls comes `stream_fence`.
 inline void stream_copy(std::byte* target,
