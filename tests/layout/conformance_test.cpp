@@ -302,3 +302,43 @@ TEST_CASE("Layouts: the same plans give the same rows under every layout", "[lay
     CHECK(seen == want);
   });
 }
+
+TEST_CASE("Layouts: gathered rows are those of the pages, all bytes and no other",
+          "[layout][conformance][gather]")
+{
+  for_each_layout(nullptr, [](AnyPool& pool) {
+    Image const image(pool);
+    Plan plan;
+    kvcache_test::set_table(plan, 1, 0, {3, 1, 2, 4});
+    REQUIRE(pool.apply(plan));
+    std::size_t const pages_of_row[] = {3, 1, 2, 4};
+    Places const& p = pool.places;
+    std::vector<std::byte> got;
+    std::size_t wrong = 0;
+    for (Index first = 0; first < 4 * page_tokens; ++first) {
+      for (Index const rows : {0, 1, 4, 5, 11}) {
+        if (first + rows > 4 * page_tokens) {
+          continue;
+        }
+        auto const layer = static_cast<std::size_t>(first) % p.layers;
+        auto const head = static_cast<std::size_t>(rows) % p.heads;
+        pool.gather(
+          static_cast<std::int32_t>(layer), static_cast<std::int32_t>(head), 1, first, rows, got);
+        std::vector<std::byte> want;
+        for (std::size_t part = 0; part < 2; ++part) {
+          for (Index at = first; at < first + rows; ++at) {
+            auto const page = pages_of_row[static_cast<std::size_t>(at / page_tokens)];
+            std::byte const* const from =
+              pool.arena() +
+              p.at(page, layer, head, static_cast<std::size_t>(at % page_tokens), part);
+            want.insert(want.end(), from, from + p.vector_bytes);
+          }
+          want.insert(want.end(), 16, std::byte{0xee});
+        }
+        wrong += got == want ? 0U : 1U;
+      }
+    }
+    CHECK(wrong == 0);
+    CHECK(image.is_right());
+  });
+}

@@ -6,6 +6,7 @@
 
 #include <kvcache/layout/paged_heads.hpp>
 #include <kvcache/pool/pool.hpp>
+#include <kvcache/view/gather.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -90,6 +91,13 @@ class AnyPool {
                     std::int32_t layer,
                     std::int32_t head,
                     std::vector<float>& out) const = 0;
+  /// K, then V, of rows `first ..` of a table row, each with a fragment of something else behind it.
+  virtual void gather(std::int32_t layer,
+                      std::int32_t head,
+                      std::uint32_t row,
+                      kvcache::Index first,
+                      kvcache::Index rows,
+                      std::vector<std::byte>& out) const = 0;
   /// Where a kernel that loads by itself finds a row.
   [[nodiscard]] virtual std::byte const* row(std::uint32_t page,
                                              std::uint32_t layer,
@@ -166,6 +174,27 @@ class PoolOf final : public AnyPool {
           out.push_back(tile.value(r, d));
         }
       }
+    }
+  }
+  void gather(std::int32_t layer,
+              std::int32_t head,
+              std::uint32_t row,
+              kvcache::Index first,
+              kvcache::Index rows,
+              std::vector<std::byte>& out) const override
+  {
+    std::size_t const bytes = static_cast<std::size_t>(rows) * places.vector_bytes + 16;
+    out.assign(2 * bytes, std::byte{0xee});
+    for (std::int32_t lane = 0; lane < 3; ++lane) {
+      kvcache::gather(kvcache::Lanes{lane, 3},
+                      pool_.view(),
+                      layer,
+                      head,
+                      row,
+                      first,
+                      rows,
+                      reinterpret_cast<T*>(out.data()),
+                      reinterpret_cast<T*>(out.data() + bytes));
     }
   }
   [[nodiscard]] std::byte const* row(std::uint32_t page,

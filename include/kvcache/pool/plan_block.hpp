@@ -95,8 +95,8 @@ inline void write_pieces(StridedCopy* out,
                          RowMove const& move,
                          std::size_t bytes) noexcept
 {
-  for (std::size_t part = 0; part < 2; ++part) {
-    for (std::uint32_t o = 0; o < pages.outer; ++o) {
+  for (std::uint32_t o = 0; o < pages.outer; ++o) {
+    for (std::size_t part = 0; part < 2; ++part) {  // neighbours, so that a device may see one run
       std::byte* const section = pages.arena + part * pages.values_at + o * pages.outer_stride;
       *out++ = {section + pages.page_bytes * move.source.value +
                   pages.row_bytes * static_cast<std::size_t>(move.source_row),
