@@ -134,7 +134,6 @@ TEST_CASE("Layouts: a cache keeps its rows and decides the same under every layo
     CHECK(want.wrong == 0);
     CHECK(want.steps > 30);
     CHECK(want.cached > 30);
-    CHECK(tell<PagedHeads<float, 16, 4, RowOrder::planes>>(g, seed) == want);
     CHECK(tell<PagedHeads<engine::Bf16, dynamic, dynamic, RowOrder::nhd>>(g, seed) == want);
     g.arrangement = Arrangement::layer_first;
     CHECK(tell<PagedHeads<half>>(g, seed) == want);

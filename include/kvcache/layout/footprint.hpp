@@ -76,6 +76,9 @@ struct Footprint {
     if (pages < 1) {
       return {Why::bad_config, "pages", pages, "must be at least", 1};
     }
+    if (pages > most_pages && max_pages() == most_pages) {
+      return {Why::bad_config, "pages", pages, "must fit tables of int32, so at most", most_pages};
+    }
     if (pages > max_pages()) {
       bool const tiles = std::uint64_t{layers} * layer_units == tiles_per_page;
       return {Why::bad_config,
