@@ -88,13 +88,20 @@ std::size_t count_wrong(kvcache::Pool<Layout> const& pool,
 
 }  // namespace
 
-TEST_CASE("DenseRows: any rows of a layer lie one after the other", "[interop][dense]")
+TEMPLATE_TEST_CASE_SIG("DenseRows: any rows of a layer lie one after the other",
+                       "[interop][dense]",
+                       ((kvcache::RowOrder Order), Order),
+                       kvcache::RowOrder::hnd,
+                       kvcache::RowOrder::planes,
+                       kvcache::RowOrder::nhd)
 {
   CAPTURE(seed);
   for (std::int32_t const page_tokens : {1, 5, 16}) {
     kvcache::Geometry const g{
       .layers = 3, .kv_heads = 2, .head_dim = 24, .page_tokens = page_tokens};
-    auto const pool = random_pool<kvcache::PagedHeads<kvcache::half>>(g, 70);
+    auto const pool =
+      random_pool<kvcache::PagedHeads<kvcache::half, kvcache::dynamic, kvcache::dynamic, Order>>(
+        g, 70);
     for (auto const& [first, rows] : std::vector<std::pair<Index, Index>>{
            {0, 70}, {0, 0}, {3, 1}, {15, 2}, {16, 16}, {4, 33}, {69, 1}}) {
       CAPTURE(page_tokens, first, rows);
@@ -111,6 +118,9 @@ TEST_CASE("DenseRows: more than a cache keeps", "[interop][dense]")
   auto const pool = random_pool<kvcache::PagedHeads<float, 128, 16>>(g, 3000);
   CHECK(count_wrong(pool, g, 0, 0, 3000) == 0);
   CHECK(count_wrong(pool, g, 0, 7, 2900) == 0);
+  auto const by_token =
+    random_pool<kvcache::PagedHeads<float, 128, 16, kvcache::RowOrder::nhd>>(g, 3000);
+  CHECK(count_wrong(by_token, g, 0, 7, 2900) == 0);
 }
 
 TEST_CASE("DenseRows: refused are spans that are too small and rows that are not there",

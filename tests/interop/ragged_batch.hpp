@@ -26,14 +26,18 @@ struct RaggedSequence {
   kvcache::Index tokens = 0;  // of its chunk; 0: it is not in the step
 };
 
+template <kvcache::RowOrder Order = kvcache::RowOrder::hnd>
 class RaggedBatch {
  public:
-  using Layout = kvcache::PagedHeads<kvcache::half, 8>;
+  using Layout = kvcache::PagedHeads<kvcache::half, 8, kvcache::dynamic, Order>;
   using Index = kvcache::Index;
   static constexpr Index longest = 5000;
   static constexpr std::uint32_t table_rows = 90;
 
-  RaggedBatch(std::int32_t page_tokens, std::uint64_t seed) : page_tokens_(page_tokens)
+  RaggedBatch(std::int32_t page_tokens,
+              std::uint64_t seed,
+              kvcache::Arrangement arrangement = kvcache::Arrangement::page_first)
+      : page_tokens_(page_tokens), arrangement_(arrangement)
   {
     Random random(seed);
     std::vector<std::uint32_t> const rows = shuffled(random, 0, table_rows);
@@ -54,23 +58,38 @@ class RaggedBatch {
 
   [[nodiscard]] kvcache::Geometry geometry() const
   {
-    return {.layers = 2, .kv_heads = 3, .head_dim = 8, .page_tokens = page_tokens_};
+    return {.layers = 2,
+            .kv_heads = 3,
+            .head_dim = 8,
+            .page_tokens = page_tokens_,
+            .arrangement = arrangement_};
   }
   [[nodiscard]] kvcache::BatchView<Layout> view() const { return pool_[0].view(); }
   [[nodiscard]] std::vector<RaggedSequence> const& sequences() const { return sequences_; }
   /// The sequences of the step, in its order.
   [[nodiscard]] std::vector<RaggedSequence> const& chunks() const { return chunks_; }
 
-  /// What another engine would be told of one layer: from the pool's own addresses, not from its views.
+  /// What another engine is told of one layer: strides of its own shape, and where the layer of page 0 begins. Pages
+  /// that hold all layers have that many times the stride.
   [[nodiscard]] ForeignLayer<kvcache::half> foreign(std::int32_t layer) const
   {
+    auto const b = static_cast<std::size_t>(page_tokens_);
+    auto const heads = static_cast<std::size_t>(geometry().kv_heads);
+    constexpr std::size_t dim = 8;
     kvcache::Footprint const& f = pool_[0].footprint();
-    std::size_t const tile = f.tile_bytes / sizeof(kvcache::half);
-    std::byte const* const first =
-      pool_[0].page(kvcache::zero_page) +
-      static_cast<std::size_t>(layer * geometry().kv_heads) * f.tile_bytes;
-    auto const* const k = reinterpret_cast<kvcache::half const*>(first);
-    return {k, k + 8 * page_tokens_, tile * f.tiles_per_page, tile, 8, page_tokens_};
+    bool const dense = arrangement_ == kvcache::Arrangement::layer_first;
+    std::size_t const page = (dense ? f.layer_bytes() : f.page_bytes()) / sizeof(kvcache::half);
+    auto const* const k =
+      reinterpret_cast<kvcache::half const*>(pool_[0].page(kvcache::zero_page, layer));
+    switch (Order) {
+      case kvcache::RowOrder::hnd:  // a tile a head, padded to 128 bytes
+        return {k, k + b * dim, page, f.tile_bytes / sizeof(kvcache::half), dim, page_tokens_};
+      case kvcache::RowOrder::planes:  // [P, 2, H, b, D]
+        return {k, k + heads * b * dim, page, b * dim, dim, page_tokens_};
+      case kvcache::RowOrder::nhd:  // [P, 2, b, H, D]
+        return {k, k + b * heads * dim, page, dim, heads * dim, page_tokens_};
+    }
+    return {};
   }
 
  private:
@@ -163,6 +182,7 @@ class RaggedBatch {
   }
 
   std::int32_t page_tokens_;
+  kvcache::Arrangement arrangement_;
   kvcache::PageCount pages_ = 0;
   std::vector<RaggedSequence> sequences_;
   std::vector<RaggedSequence> chunks_;

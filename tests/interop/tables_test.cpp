@@ -52,7 +52,8 @@ struct Derived {
 };
 
 /// Rows of K or V whose address differs between us and them, over the lines that name `sequences`.
-std::size_t count_wrong_rows(RaggedBatch const& batch,
+template <class Batch>
+std::size_t count_wrong_rows(Batch const& batch,
                              Derived const& d,
                              std::vector<RaggedSequence> const& sequences)
 {
@@ -115,7 +116,8 @@ std::size_t count_wrong_lines(Derived const& d,
 }
 
 /// Tokens that another engine would store elsewhere than `append` does.
-std::size_t count_wrong_slots(RaggedBatch const& batch, Derived const& d)
+template <class Batch>
+std::size_t count_wrong_slots(Batch const& batch, Derived const& d)
 {
   std::size_t wrong = 0;
   auto const kv = batch.view();
@@ -151,7 +153,7 @@ TEST_CASE("Tables: each row of a step's chunks has the address that our view giv
   for (std::int32_t const page_tokens : {1, 16, 64}) {
     for (std::uint64_t seed = first_seed; seed < first_seed + rounds; ++seed) {
       CAPTURE(page_tokens, seed);
-      RaggedBatch const batch(page_tokens, seed);
+      RaggedBatch<> const batch(page_tokens, seed);
       for (Index const empty : {0, 1}) {
         TableSource source = TableSource::of(batch.view());
         source.empty_rows = empty;
@@ -165,13 +167,36 @@ TEST_CASE("Tables: each row of a step's chunks has the address that our view giv
   }
 }
 
+TEMPLATE_TEST_CASE_SIG(
+  "Tables: the same page ids and slots in every order of rows, pages or layers first",
+  "[interop][tables]",
+  ((kvcache::RowOrder Order), Order),
+  kvcache::RowOrder::hnd,
+  kvcache::RowOrder::planes,
+  kvcache::RowOrder::nhd)
+{
+  for (auto const arrangement :
+       {kvcache::Arrangement::page_first, kvcache::Arrangement::layer_first}) {
+    for (std::int32_t const page_tokens : {1, 16, 64}) {
+      for (std::uint64_t seed = first_seed + 100; seed < first_seed + 105; ++seed) {
+        CAPTURE(page_tokens, seed);
+        RaggedBatch<Order> const batch(page_tokens, seed, arrangement);
+        Derived const d(TableSource::of(batch.view()), seed % 3);
+        CHECK(count_wrong_rows(batch, d, batch.chunks()) == 0);
+        CHECK(count_wrong_lines(d, page_tokens, batch.chunks(), 0) == 0);
+        CHECK(count_wrong_slots(batch, d) == 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("Tables: each row of sequences named by table row, those without rows among them",
           "[interop][tables]")
 {
   for (std::int32_t const page_tokens : {1, 16, 64}) {
     for (std::uint64_t seed = first_seed; seed < first_seed + rounds; ++seed) {
       CAPTURE(page_tokens, seed);
-      RaggedBatch const batch(page_tokens, seed);
+      RaggedBatch<> const batch(page_tokens, seed);
       std::vector<std::uint32_t> rows;
       for (RaggedSequence const& s : batch.sequences()) {
         rows.push_back(s.row);
@@ -189,7 +214,7 @@ TEST_CASE("Tables: each row of sequences named by table row, those without rows 
 TEST_CASE("Tables: a kernel that rejects drafts shortens rows by name, not the step's own chunks",
           "[interop][tables]")
 {
-  RaggedBatch const batch(16, first_seed + 3);
+  RaggedBatch<> const batch(16, first_seed + 3);
   REQUIRE(batch.chunks().size() > 1);
   auto const kv = batch.view();
   std::vector<RaggedSequence> accepted = batch.chunks();
@@ -208,7 +233,7 @@ TEST_CASE("Tables: a kernel that rejects drafts shortens rows by name, not the s
 
 TEST_CASE("Tables: any team writes the same", "[interop][tables]")
 {
-  RaggedBatch const batch(16, first_seed + 4);
+  RaggedBatch<> const batch(16, first_seed + 4);
   TableSource const source = TableSource::of(batch.view());
   Derived const want(source, 2);
   for (std::int32_t const lanes : {2, 32}) {

@@ -20,7 +20,7 @@
 ///                                                              v   [ h0: 7 3 .. ][ h1: 7 3 .. ]
 ///
 /// Page after page, each read from one end to the other, is the order that memory likes: head after head would read
-/// small pieces from everywhere, once a head.
+/// small pieces from everywhere, once a head. `view/gather.hpp` has the same for a kernel, a head at a time.
 
 namespace kvcache::inline v0_1 {
 
