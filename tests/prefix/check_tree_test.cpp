@@ -16,8 +16,8 @@ constexpr std::size_t page_tokens = 2;
 
 /// A small tree by hand: 0 -> 1, 0 -> 2 where 1 and 2 start with the same token.
 struct Parts {
-  detail::SpanStore spans;
-  ChildIndex index{page_tokens, 0};
+  detail::SpanStore spans{8, page_tokens};
+  ChildIndex index{page_tokens, 0, 8};
   detail::PageMap map{8};
   detail::DomainTable domains;
 

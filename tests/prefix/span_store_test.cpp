@@ -28,7 +28,7 @@ std::uint32_t make(SpanStore& spans)
 TEST_CASE("SpanStore: ids are given in order, and the latest returned first",
           "[prefix][span_store]")
 {
-  SpanStore spans;
+  SpanStore spans(8, 1);
   for (std::uint32_t id = 0; id < 20; ++id) {
     CHECK(make(spans) == id);
   }
@@ -45,7 +45,7 @@ TEST_CASE("SpanStore: ids are given in order, and the latest returned first",
 
 TEST_CASE("SpanStore: a reserved id that is not used leaves no trace", "[prefix][span_store]")
 {
-  SpanStore spans;
+  SpanStore spans(8, 1);
   CHECK(spans.reserve_one() == 0);
   CHECK(spans.reserve_one() == 0);
   CHECK(spans.bound() == 0);

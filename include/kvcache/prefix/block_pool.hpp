@@ -12,8 +12,8 @@
 /// ever held. A block that is given back joins its free neighbours, so small ones make large ones again. A block grows
 /// and shrinks where it lies if its neighbour lets it, and what it gives up in front or behind is free at once.
 ///
-/// Memory that a tree once had it keeps: bounded by the pages of the pool, as all of the index is. A new arena holds an
-/// eighth of what there is, so that no more than that lies ready for nothing.
+/// Memory that a tree once had it keeps: bounded by the pages of the pool, as all of the index is. A new arena is as large
+/// as all before it, up to 64 KiB, and then an eighth of them, so that no more than that lies ready for nothing.
 ///
 /// Cost: every call O(1) but for what the heap takes; 8 bytes a block and up to 7 that round its size, and what lies
 /// between blocks too small for those who ask (a fifth of what is used, in a cache of prompts of all lengths).
@@ -34,6 +34,8 @@ namespace kvcache::inline v0_1::detail {
 class BlockPool {
  public:
   BlockPool() = default;
+  /// The first arena will hold `first_bytes`.
+  explicit BlockPool(std::size_t first_bytes) noexcept : next_bytes_(first_bytes) {}
   BlockPool(BlockPool&& other) noexcept { swap(other); }
   BlockPool& operator=(BlockPool&& other) noexcept
   {
@@ -186,7 +188,7 @@ class BlockPool {
   static constexpr std::uint32_t free_bit = 1U << 31;
   static constexpr std::size_t fewest_units = (sizeof(Header) + sizeof(Links)) / sizeof(Header);
   static constexpr std::size_t most_units = (std::size_t{1} << 30) - 1;
-  static constexpr std::size_t fewest_bytes = 4096;  // of an arena
+  static constexpr std::size_t many_bytes = 1 << 16;  // up to which they double
   static constexpr std::size_t num_classes = 224;
   static constexpr std::size_t looks = 4;  // at blocks of the wanted class that may be too small
   static_assert(sizeof(Header) == 8 && sizeof(Arena) % sizeof(Header) == 0);
@@ -338,10 +340,9 @@ class BlockPool {
     if (units > most_units) {
       out_of_memory();
     }
-    std::size_t body =
-      2 * units * sizeof(Header);  // else a block that is trimmed leaves too little for one like it
-    body = body < bytes_ / 8 ? bytes_ / 8 / sizeof(Header) * sizeof(Header) : body;
-    body = body < fewest_bytes - ends ? fewest_bytes - ends : body;
+    // Twice: else what a trimmed block leaves is too little for one like it.
+    std::size_t body = 2 * units * sizeof(Header);
+    body = (body < next_bytes_ ? next_bytes_ : body) / sizeof(Header) * sizeof(Header);
     body = body < most_units * sizeof(Header) ? body : most_units * sizeof(Header);
     auto* const memory = new (std::nothrow) std::byte[body + ends];
     if (memory == nullptr) {
@@ -352,6 +353,7 @@ class BlockPool {
     *block = Header{static_cast<std::uint32_t>(body / sizeof(Header)), 0};
     *after(block) = Header{0, block->size};
     bytes_ += body + ends;
+    next_bytes_ = bytes_ < many_bytes ? bytes_ : many_bytes < bytes_ / 8 ? bytes_ / 8 : many_bytes;
     list(block);
   }
 
@@ -361,6 +363,7 @@ class BlockPool {
     std::swap(lists_, other.lists_);
     std::swap(any_, other.any_);
     std::swap(bytes_, other.bytes_);
+    std::swap(next_bytes_, other.next_bytes_);
     std::swap(free_units_, other.free_units_);
     std::swap(blocks_, other.blocks_);
   }
@@ -371,6 +374,7 @@ class BlockPool {
   Header* lists_[num_classes]{};  // the free blocks of each class
   std::uint64_t any_[words]{};    // which of these hold any
   std::size_t bytes_ = 0;
+  std::size_t next_bytes_ = 1024;  // of the next arena, at least
   std::size_t free_units_ = 0;
   std::size_t blocks_ = 0;
 };

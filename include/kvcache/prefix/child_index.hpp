@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/core/first_room.hpp>
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/prefix/compare.hpp>
@@ -29,8 +30,11 @@ struct Place {
 /// **Cost** each call O(1) expected, O(page_tokens) to hash and compare a page.
 class ChildIndex {
  public:
-  ChildIndex(std::size_t page_tokens, std::uint64_t seed) : page_tokens_(page_tokens), seed_(seed)
+  /// For a tree of up to `pages`. **Errors** `std::bad_alloc`.
+  ChildIndex(std::size_t page_tokens, std::uint64_t seed, PageCount pages)
+      : page_tokens_(page_tokens), seed_(seed)
   {
+    reserve(first_room(pages));
   }
 
   [[nodiscard]] std::uint32_t hash(Place place, Token const* page) const noexcept

@@ -11,11 +11,10 @@
 ///     |        +-- [ what is the time it | is 9 ]
 ///     +-- [ you are a | pirate , say arr ]       no: it shares page 1, so the first span was split there
 ///
-/// A *span* is a run of pages of one prompt, and a node of the tree. Children of a span differ in their
-/// first page, so one look-up in a hash table keyed by (span, first page) replaces a walk over siblings,
-/// and the tokens of a long span are compared in one sweep. Every token is compared; a hash only says where
-/// to look. Where a prompt leaves the tree inside a page, the rows before that point are a *partial hit*:
-/// the caller may copy them.
+/// A *span* is a run of pages of one prompt, and a node of the tree. Children of a span differ in their first page, so
+/// one look-up in a hash table keyed by (span, first page) replaces a walk over siblings, and the tokens of a long span
+/// are compared in one sweep. Every token is compared; a hash only says where to look. Where a prompt leaves the tree
+/// inside a page, the rows before that point are a *partial hit*: the caller may copy them.
 ///
 /// A new prompt that leaves a span in its middle splits it: the front part becomes a new span, the rest
 /// keeps its id and children. Each span has one block of memory: what is evicted makes room for what comes.
@@ -69,7 +68,8 @@ class RadixTree {
   /// **Pre** `page_tokens >= 1`. **Errors** `std::bad_alloc`.
   RadixTree(std::int32_t page_tokens, PageCount pages) : RadixTree(page_tokens, pages, Options{}) {}
   RadixTree(std::int32_t page_tokens, PageCount pages, Options options)
-      : index_(static_cast<std::size_t>(page_tokens), options.seed),
+      : spans_(pages, static_cast<std::size_t>(page_tokens)),
+        index_(static_cast<std::size_t>(page_tokens), options.seed, pages),
         map_(pages),
         ghosts_(pages),
         page_tokens_(static_cast<std::size_t>(page_tokens))

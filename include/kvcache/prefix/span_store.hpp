@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/core/first_room.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/prefix/block_pool.hpp>
 #include <kvcache/prefix/span.hpp>
@@ -15,6 +16,13 @@ namespace kvcache::inline v0_1::detail {
 /// All spans of a tree, by id; an id that was given back is the next to be used.
 class SpanStore {
  public:
+  /// For a tree of up to `pages`, each of which may be a span; blocks have room to grow, and gaps between them.
+  SpanStore(PageCount pages, std::size_t page_tokens) noexcept
+      : blocks_(2 * first_room(pages) * SpanBuffer::bytes_for(1, page_tokens)),
+        first_room_(first_room(pages))
+  {
+  }
+
   [[nodiscard]] Span& operator[](std::uint32_t id) noexcept { return spans_[id]; }
   [[nodiscard]] Span const& operator[](std::uint32_t id) const noexcept { return spans_[id]; }
 
@@ -38,7 +46,7 @@ class SpanStore {
   [[nodiscard]] std::uint32_t reserve_one()
   {
     if (free_ == nil && spans_.size() == spans_.capacity()) {
-      spans_.reserve(spans_.size() + spans_.size() / 2 + 8);
+      spans_.reserve(spans_.empty() ? first_room_ : spans_.size() + spans_.size() / 2 + 8);
     }
     return free_ != nil ? free_ : bound();
   }
@@ -80,6 +88,7 @@ class SpanStore {
   std::vector<Span> spans_;
   std::uint32_t free_ = nil;  // the latest id given back; Span::next leads to the one before
   std::uint32_t size_ = 0;
+  std::size_t first_room_;
 };
 
 }  // namespace kvcache::inline v0_1::detail
