@@ -33,8 +33,8 @@ struct Parts {
   void add(std::uint32_t parent, PageCount first, std::vector<Token> const& page, std::uint32_t id)
   {
     std::vector<PageId> const pages = {{id}};
-    SpanBuffer buffer;
-    buffer.make_room(spans.blocks(), 1, page_tokens);
+    spans.reserve_buffer(1);
+    SpanBuffer buffer = spans.make_buffer(1);
     buffer.append(page.data(), pages.data(), 1, page_tokens);
     std::uint32_t const span = spans.reserve_one();
     index.reserve(spans.size() + 1U);

@@ -23,8 +23,8 @@ constexpr Place root{.parent = nil, .domain = DomainId{0}};
 std::uint32_t add(SpanStore& spans, ChildIndex& index, Place place, Text const& page)
 {
   PageId const id{1};
-  SpanBuffer buffer;
-  buffer.make_room(spans.blocks(), 1, page_tokens);
+  spans.reserve_buffer(1);
+  SpanBuffer buffer = spans.make_buffer(1);
   buffer.append(page.data(), &id, 1, page_tokens);
   std::uint32_t const span = spans.reserve_one();
   index.reserve(spans.size() + 1U);
@@ -134,8 +134,8 @@ TEST_CASE("ChildIndex: replace keeps the place in the list", "[prefix][child_ind
       add(spans, index, root, {7, second});
     }
     std::uint32_t const head = spans.reserve_one();
-    SpanBuffer copy;
-    copy.make_room(spans.blocks(), 1, page_tokens);
+    spans.reserve_buffer(1);
+    SpanBuffer copy = spans.make_buffer(1);
     copy.append(spans[old].buffer.tokens(), spans[old].buffer.pages(page_tokens), 1, page_tokens);
     spans.use(head, std::move(copy));
     spans[head].domain = root.domain;

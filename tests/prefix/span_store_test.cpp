@@ -16,8 +16,8 @@ std::uint32_t make(SpanStore& spans)
   Token const token = 1;
   PageId const page{1};
   std::uint32_t const id = spans.reserve_one();
-  SpanBuffer buffer;
-  buffer.make_room(spans.blocks(), 1, 1);
+  spans.reserve_buffer(1);
+  SpanBuffer buffer = spans.make_buffer(1);
   buffer.append(&token, &page, 1, 1);
   spans.use(id, std::move(buffer));
   return id;

@@ -90,9 +90,14 @@ namespace kvcache::inline v0_1::detail {
   return used == spans.size();
 }
 
-/// Each span has a block, and no block lies about.
+/// Each span has a block, which knows it, and no block lies about.
 [[nodiscard]] inline bool check_blocks(SpanStore const& spans) noexcept
 {
+  for (std::uint32_t id = 0; id < spans.bound(); ++id) {
+    if (spans.in_use(id) && spans[id].buffer.owner() != id) {
+      return false;
+    }
+  }
   return spans.blocks().check_invariants() && spans.blocks().num_blocks() == spans.size();
 }
 

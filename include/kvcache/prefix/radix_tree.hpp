@@ -197,7 +197,7 @@ class RadixTree {
     KVCACHE_EXPECTS(count > 0 && count < size(id), "kvcache: split needs a place inside the span");
     index_.reserve(std::size_t{num_spans()} + 1);
     std::uint32_t const head_id = spans_.reserve_one();
-    detail::SpanBuffer front = spans_[id.value].buffer.split(spans_.blocks(), count, page_tokens_);
+    detail::SpanBuffer front = spans_.split(id.value, count);
     detail::Span& head = spans_.use(head_id, std::move(front));
     detail::Span& tail = spans_[id.value];
     head.first = tail.first;
@@ -235,8 +235,8 @@ class RadixTree {
                                             spans_[below].domain == domain),
                     "kvcache: insert needs a parent that is the last page of a span of the domain");
     if (below != nil && extend && spans_[below].children == 0) {
+      spans_.make_room(below, count);
       detail::Span& span = spans_[below];
-      span.buffer.make_room(spans_.blocks(), count, page_tokens_);
       map_.enter(pages, below, span.first + span.buffer.size());
       span.buffer.append(tokens.data(), pages.data(), count, page_tokens_);
       return SpanId{below};
@@ -247,11 +247,11 @@ class RadixTree {
                     "kvcache: insert found a page with the same tokens below the parent");
     index_.reserve(std::size_t{num_spans()} + 1);
     std::uint32_t const id = spans_.reserve_one();
-    spans_.blocks().reserve(detail::SpanBuffer::bytes_for(count, page_tokens_));
+    spans_.reserve_buffer(count);
     std::uint32_t const first =
       below == nil ? 0 : spans_[below].first + spans_[below].buffer.size();
     map_.enter(pages, id, first);
-    detail::SpanBuffer buffer(spans_.blocks(), count, page_tokens_);
+    detail::SpanBuffer buffer = spans_.make_buffer(count);
     buffer.append(tokens.data(), pages.data(), count, page_tokens_);
     detail::Span& span = spans_.use(id, std::move(buffer));
     span.first = first;
@@ -291,7 +291,7 @@ class RadixTree {
     map_.leave({gone, count});
     ghosts_.record_evicted(ghost_hash(span.domain, result.parent, text));
     if (left != 0) {
-      span.buffer.pop_back(spans_.blocks(), left, page_tokens_);
+      spans_.pop_back(id.value, left);
     } else {
       if (span.parent != nil) {
         --spans_[span.parent].children;

@@ -73,33 +73,38 @@ class SpanBuffer {
     size_ += count;
   }
 
-  /// Makes room for `count` more pages, in place where what lies behind is free.
-  /// **Cost** amortised O(count). **Errors** `std::bad_alloc`, nothing changed.
-  void make_room(BlockPool& pool, PageCount count, std::size_t page_tokens)
+  /// How many pages the buffer should have room for, to take `count` more; 0: it has. Made in place where what lies behind
+  /// is free, then nothing is left to do either.
+  [[nodiscard]] PageCount wanted(BlockPool& pool, PageCount count, std::size_t page_tokens) noexcept
   {
     if (count <= capacity_ - size_) {
-      return;
+      return 0;
     }
-    PageCount const wanted = grown(size_ + count);
-    std::size_t const bytes = bytes_for(wanted, page_tokens);
-    if (memory_ != nullptr && pool.extend(memory_, bytes)) {
-      set_capacity(wanted, page_tokens);
-      return;
+    PageCount const pages = size_ + count + (size_ + count) / 4 + 1;
+    if (memory_ != nullptr && pool.extend(memory_, bytes_for(pages, page_tokens))) {
+      set_capacity(pages, page_tokens);
+      return 0;
     }
-    pool.reserve(bytes);
-    SpanBuffer larger = copy(pool, 0, size_, wanted, page_tokens);
+    return pages;
+  }
+  /// Moves to a block with room for `capacity`. **Pre** memory for it was reserved right before.
+  void move(BlockPool& pool, PageCount capacity, std::size_t page_tokens) noexcept
+  {
+    SpanBuffer larger = copy(pool, 0, size_, capacity, page_tokens);
     give_back(pool);
     *this = std::move(larger);
   }
+  /// Its block begins at `memory` now, as `BlockPool::reserve` says.
+  void follow(std::byte* memory) noexcept { memory_ = memory + offset_of(memory_); }
+  void set_owner(std::uint32_t owner) const noexcept { BlockPool::set_owner(memory_, owner); }
+  [[nodiscard]] std::uint32_t owner() const noexcept { return BlockPool::owner(memory_); }
 
   /// Cuts the first `count` pages off and returns them. The smaller part moves, and the larger keeps what it fills of the
-  /// memory. **Pre** `0 < count < size()`. **Cost** O(size). **Errors** `std::bad_alloc`, nothing changed.
-  [[nodiscard]] SpanBuffer split(BlockPool& pool, PageCount count, std::size_t page_tokens)
+  /// memory. **Pre** `0 < count < size()`; memory for the smaller part was reserved right before. **Cost** O(size).
+  [[nodiscard]] SpanBuffer split(BlockPool& pool, PageCount count, std::size_t page_tokens) noexcept
   {
     PageCount const rest = size_ - count;
-    PageCount const moved = count < rest ? count : rest;
-    pool.reserve(bytes_for(moved, page_tokens));
-    if (moved == count) {
+    if (count < rest) {
       SpanBuffer head = copy(pool, 0, count, count, page_tokens);
       drop_front(pool, count, page_tokens);
       return head;
@@ -130,9 +135,6 @@ class SpanBuffer {
   }
 
  private:
-  /// How large a buffer is made that holds `pages` and may grow.
-  static PageCount grown(PageCount pages) noexcept { return pages + pages / 4 + 1; }
-
   [[nodiscard]] std::byte* ids(std::size_t page_tokens) const noexcept
   {
     return memory_ + capacity_ * page_tokens * sizeof(Token);

@@ -18,8 +18,9 @@ class SpanStore {
  public:
   /// For a tree of up to `pages`, each of which may be a span; blocks have room to grow, and gaps between them.
   SpanStore(PageCount pages, std::size_t page_tokens) noexcept
-      : blocks_(2 * first_room(pages) * SpanBuffer::bytes_for(1, page_tokens)),
-        first_room_(first_room(pages))
+      : blocks_(first_room(pages) * (SpanBuffer::bytes_for(1, page_tokens) * 5 / 4 + unit_bytes)),
+        first_room_(first_room(pages)),
+        page_tokens_(page_tokens)
   {
   }
 
@@ -60,6 +61,7 @@ class SpanStore {
       free_ = spans_[id].next;
     }
     spans_[id].buffer = std::move(buffer);
+    spans_[id].buffer.set_owner(id);
     ++size_;
     return spans_[id];
   }
@@ -74,8 +76,46 @@ class SpanStore {
     --size_;
   }
 
+  /// Memory for the next buffer, of `pages`. Buffers may move. **Errors** `std::bad_alloc`, nothing changed that shows.
+  void reserve_buffer(PageCount pages)
+  {
+    blocks_.reserve(SpanBuffer::bytes_for(pages, page_tokens_),
+                    [this](std::uint32_t id, std::byte* at) { spans_[id].buffer.follow(at); });
+  }
+  /// **Pre** `reserve_buffer` made room for it right before.
+  [[nodiscard]] SpanBuffer make_buffer(PageCount pages) noexcept
+  {
+    return {blocks_, pages, page_tokens_};
+  }
+  /// Makes room for `count` more pages in span `id`.
+  /// **Cost** amortised O(count). **Errors** `std::bad_alloc`, nothing changed that shows.
+  void make_room(std::uint32_t id, PageCount count)
+  {
+    SpanBuffer& buffer = spans_[id].buffer;
+    if (PageCount const wanted = buffer.wanted(blocks_, count, page_tokens_); wanted != 0) {
+      reserve_buffer(wanted);
+      buffer.move(blocks_, wanted, page_tokens_);
+      buffer.set_owner(id);
+    }
+  }
+  /// Cuts the first `count` pages off span `id` and returns them, for `use`.
+  /// **Pre** `0 < count < size`. **Cost** O(size). **Errors** `std::bad_alloc`, nothing changed that shows.
+  [[nodiscard]] SpanBuffer split(std::uint32_t id, PageCount count)
+  {
+    SpanBuffer& buffer = spans_[id].buffer;
+    PageCount const rest = buffer.size() - count;
+    reserve_buffer(count < rest ? count : rest);
+    SpanBuffer head = buffer.split(blocks_, count, page_tokens_);
+    buffer.set_owner(id);
+    return head;
+  }
+  /// Forgets all but the first `left` pages of span `id`. **Pre** `0 < left`. **Cost** amortised O(pages forgotten).
+  void pop_back(std::uint32_t id, PageCount left) noexcept
+  {
+    spans_[id].buffer.pop_back(blocks_, left, page_tokens_);
+  }
+
   /// Where the memory of the buffers comes from.
-  [[nodiscard]] BlockPool& blocks() noexcept { return blocks_; }
   [[nodiscard]] BlockPool const& blocks() const noexcept { return blocks_; }
 
   [[nodiscard]] std::size_t bytes() const noexcept
@@ -89,6 +129,7 @@ class SpanStore {
   std::uint32_t free_ = nil;  // the latest id given back; Span::next leads to the one before
   std::uint32_t size_ = 0;
   std::size_t first_room_;
+  std::size_t page_tokens_;
 };
 
 }  // namespace kvcache::inline v0_1::detail
