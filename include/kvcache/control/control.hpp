@@ -255,8 +255,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     if (s == nullptr || s->suspended) {
       return refused(unusable(sequence));
     }
-    if (s->added_to(t->stream) == id ||
-        s->num_flights == detail::SequenceState::max_flights ||
+    if (s->added_to(t->stream) == id || s->num_flights == detail::SequenceState::max_flights ||
         (s->stream != t->stream && state_.in_flight(s->bound_until))) {
       return refused(detail::in_step(sequence));
     }

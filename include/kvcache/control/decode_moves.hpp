@@ -30,7 +30,9 @@ struct DecodeMoves : AddMoves<Allocator, Prefix, Replacement> {
 
   /// Adds the chunk to `step` if that is allowed and it fits the sequence's last page, which it alone may write. False, and
   /// nothing changed, where it is not or needs more, be it room in an array.
-  [[nodiscard, gnu::flatten]] bool add_in_place(StepId step, SequenceId id, Chunk const& chunk) noexcept
+  [[nodiscard, gnu::flatten]] bool add_in_place(StepId step,
+                                                SequenceId id,
+                                                Chunk const& chunk) noexcept
   {
     StepState* const t = this->latest;
     if (t == nullptr || t->id != step || t->stage != Stage::open ||
@@ -109,13 +111,18 @@ struct DecodeMoves : AddMoves<Allocator, Prefix, Replacement> {
   /// The names are what `Control::add` takes, and fewer than a page: a whole one may be found, or made pending.
   [[nodiscard]] bool named_well(Chunk const& chunk) const noexcept
   {
-    bool good = chunk.count == 0 &&
-                chunk.tokens.size() < static_cast<std::size_t>(options.page_tokens);
-    for (std::size_t i = 0; good && i < chunk.tokens.size(); ++i) {
-      good = chunk.tokens[i] >= 0 &&
-             (options.vocabulary == 0 || chunk.tokens[i] < options.vocabulary);
+    if (chunk.count != 0 || chunk.tokens.size() >= static_cast<std::size_t>(options.page_tokens)) {
+      return false;
     }
-    return good;
+    constexpr std::uint32_t first_negative = std::uint32_t{1} << 31;
+    std::uint32_t const end =
+      options.vocabulary == 0 ? first_negative : static_cast<std::uint32_t>(options.vocabulary);
+    for (Token const token : chunk.tokens) {
+      if (static_cast<std::uint32_t>(token) >= end) {
+        return false;
+      }
+    }
+    return true;
   }
   /// The arrays have room for the chunk as `AddMoves::reserve` would make it.
   [[nodiscard]] static bool has_room(StepState const& t,

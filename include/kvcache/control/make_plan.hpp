@@ -73,12 +73,8 @@ void make_plan(State const& state, StepState& t)
       write_row(s.row, s.table, c.copies() ? smaller(s.synced, c.copy_at) : s.synced);
     }
     if (c.tokens > 0) {
-      plan.chunks[planned++] = {c.sequence,
-                                c.orphan ? c.orphan_row : s.row,
-                                c.first_index,
-                                c.tokens,
-                                c.slack,
-                                parents_at};
+      plan.chunks[planned++] = {
+        c.sequence, c.orphan ? c.orphan_row : s.row, c.first_index, c.tokens, c.slack, parents_at};
     }
   }
   plan.chunks.resize(planned);

@@ -73,7 +73,7 @@ struct alignas(64) SequenceState {
   Miss miss = Miss::none;
   Index max_tokens = 0;  // that it may grow to; 0: nobody knows
   std::uint32_t suspensions = 0;
-  Index lost = 0;  // rows that were gone when it came back
+  Index lost = 0;                         // rows that were gone when it came back
   StepId added_elsewhere[max_streams]{};  // as `last_added`, of the other streams
 
   /// From now on its steps are of stream `next`.

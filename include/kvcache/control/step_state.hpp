@@ -18,7 +18,8 @@ namespace kvcache::inline v0_1::detail {
 /// What `add` did for one chunk. Rows of a chunk, in the order of the sequence:
 /// [ attached: found in the tree ][ tokens: planned, written by the step ]
 struct ChunkState {
-  ChunkState() noexcept {}  // NOLINT: of a type without one g++ clears objects by `rep stos`, a tenth of a decode step
+  ChunkState() noexcept {
+  }  // NOLINT: of a type without one g++ clears objects by `rep stos`, a tenth of a decode step
 
   // One cache line of what most chunks need ...
   SequenceId sequence{};
@@ -37,15 +38,15 @@ struct ChunkState {
   bool dead = false;      // an earlier step that it depends on failed
   bool unwanted = false;  // an orphan that need not be computed
   bool planned = false;   // it is in the plan
-  bool completes = false;  // it was committed, and its sequence has a whole page to publish
-  bool tree = false;       // its tokens have parents, in the step's list from `parents_at` on
+  bool completes = false;      // it was committed, and its sequence has a whole page to publish
+  bool tree = false;           // its tokens have parents, in the step's list from `parents_at` on
   PageCount pages_before = 0;  // of the table, before the chunk
   StepId bound_before{};       // of the sequence
   // ... and a second one.
   std::uint32_t parents_at = 0;
   Index first_moved = -1;  // the first row of its sequence that its plan moves, once submitted ...
   Index moved_until = 0;   // ... from rows before this one
-  PageCount taken = 0;         // pages from the pool: the new ones, and a copy's target last
+  PageCount taken = 0;     // pages from the pool: the new ones, and a copy's target last
   PageCount from_waiting = 0;  // of these, the last so many came from the stream's waiting pages
   PageId copy_source = zero_page;  // the shared page that is copied; the step holds it
   PageId copy_target = zero_page;
@@ -77,8 +78,8 @@ struct StepState {
   StepId id{};
   StreamId stream{};
   Stage stage = Stage::none;
-  bool doomed = false;   // it fails as soon as the steps before it have retired
-  bool counted = false;  // some of its chunks were planned by count
+  bool doomed = false;    // it fails as soon as the steps before it have retired
+  bool counted = false;   // some of its chunks were planned by count
   bool orphaned = false;  // some of its chunks lost their sequence
   std::vector<ChunkState> chunks;
   std::size_t planned_tokens = 0;
