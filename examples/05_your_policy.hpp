@@ -14,6 +14,7 @@
 #include <kvcache/replace/concept.hpp>
 #include <kvcache/replace/lru.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -23,8 +24,9 @@
 class KeepAskedAgain {
  public:
   using role = kvcache::role::replacement;  // what `Policies<...>` finds its place by
-  struct Options {                          // arrives as `.replacement` of `Cache::create`
-    std::uint32_t keep = 80;  // as many spans may fall idle before what nobody asks for is old
+  // Arrives as `.replacement` of `Cache::create`: how many spans fall idle before what nobody asks for is old.
+  struct Options {
+    std::uint32_t keep = 80;
   };
 
   KeepAskedAgain() = default;
@@ -39,9 +41,7 @@ class KeepAskedAgain {
       if (!notes) {
         return false;
       }
-      for (std::uint32_t i = 0; i < capacity_; ++i) {
-        notes[i] = notes_[i];
-      }
+      std::copy_n(notes_.get(), capacity_, notes.get());
       notes_ = std::move(notes);
       capacity_ = grown;
     }
@@ -54,12 +54,11 @@ class KeepAskedAgain {
   {
     Note& note = notes_[span.value];
     (note.seen ? again_ : once_).on_idle(span, facts);
-    note = {.fell = ++clock_,
-            .seen = true};  // the count of such calls is the clock: every rank has the same
-    if (auto const oldest = again_.victim();
-        oldest && clock_ - notes_[oldest->value].fell > keep_) {
+    note = {.fell = ++clock_, .seen = true};  // a clock that every rank has the same
+    auto const oldest = again_.victim();
+    if (oldest && clock_ - notes_[oldest->value].fell > keep_) {
       again_.on_busy(*oldest);
-      once_.on_idle(*oldest, facts);  // behind its children, which are there or gone
+      once_.on_idle(*oldest, {});  // behind its children, which are there or gone
     }
   }
   void on_busy(kvcache::SpanId span) noexcept { list_of(span).on_busy(span); }
@@ -123,5 +122,5 @@ class KeepAskedAgain {
   std::uint32_t keep_ = Options{}.keep;
 };
 
-static_assert(kvcache::explain_replacement<
-              KeepAskedAgain>());  // stops at the first thing that is missing, and names it
+// Stops the build at the first thing that is missing, and names it.
+static_assert(kvcache::explain_replacement<KeepAskedAgain>());
