@@ -183,7 +183,9 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     if (c.unpublished) {
       book.republish(t.reclaimed);
     }
-    book.restore(t.reclaimed, c.reclaimed);
+    if (!c.in_place) {
+      book.restore(t.reclaimed, c.reclaimed);
+    }
   }
 
   /// Takes the chunk's pending pages out of the index.

@@ -42,6 +42,15 @@ template <class T>
   }
   return v.emplace_back(x);
 }
+/// As above, by a `T` made of nothing.
+template <class T>
+[[gnu::always_inline]] inline T& push_reserved(std::vector<T>& v) noexcept
+{
+  if (v.size() == v.capacity()) {
+    __builtin_unreachable();
+  }
+  return v.emplace_back();
+}
 /// `v` grows by what `more` holds, for which it has room. A step of decoding adds one at a time, which `insert` is slow at.
 template <class T, class Range>
 [[gnu::always_inline]] inline void append_reserved(std::vector<T>& v, Range const& more) noexcept
@@ -93,6 +102,7 @@ struct ControlState {
   std::vector<StepState> steps;           // of stream s: [s * steps_per_stream, ...), oldest first
   Stats stats;                            // the counters; the rest is filled in on demand
   std::uint64_t next_step = 1;
+  StepState* latest = nullptr;  // that was begun last: most calls ask for it
   std::vector<Cut>
     cuts;  // sequences that a failed step cut back, until the next call that fails one
   std::vector<PinState> pins;
@@ -132,6 +142,9 @@ struct ControlState {
   /// The step that is open or in flight under this id, or null.
   [[nodiscard]] StepState const* step_of(StepId id) const noexcept
   {
+    if (latest != nullptr && latest->id == id && latest->stage != Stage::none) {
+      return latest;
+    }
     for (StepState const& step : steps) {
       if (step.stage != Stage::none && step.id == id) {
         return &step;
