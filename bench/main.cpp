@@ -95,7 +95,7 @@ void measure(Bar const& bar, int rounds, Outcome& outcome)
 void print(Outcome const& outcome)
 {
   Bar const& bar = *outcome.bar;
-  std::printf("%-5s %-66s %7.3f  %s %-6.3g %-4s  %2d kept %2d out  %.3f..%.3f",
+  std::printf("%-5s %-66s %7.3f  %s %-6.4g %-4s  %2d kept %2d out  %.3f..%.3f",
               bar.bar.c_str(),
               bar.what.c_str(),
               outcome.value,

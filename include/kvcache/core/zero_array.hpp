@@ -40,6 +40,8 @@ class ZeroArray {
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return size_ * sizeof(T); }
+  [[nodiscard]] T* data() noexcept { return data_.get(); }
+  [[nodiscard]] T const* data() const noexcept { return data_.get(); }
   [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
   [[nodiscard]] T const& operator[](std::size_t i) const noexcept { return data_[i]; }
 
