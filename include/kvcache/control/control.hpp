@@ -14,6 +14,7 @@
 #include <kvcache/control/stats.hpp>
 #include <kvcache/control/step_state.hpp>
 #include <kvcache/core/check.hpp>
+#include <kvcache/core/first_room.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/core/result.hpp>
 
@@ -64,7 +65,10 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
       return error;
     }
     std::optional<Control> made;
-    if (!detail::memory_sufficed_for([&] { made.emplace(Control(options, policies)); })) {
+    if (!detail::memory_sufficed_for([&] {
+          made.emplace(Control(options, policies));
+          made->outcomes_.reserve(detail::first_room(options.max_sequences));
+        })) {
       return detail::no_memory_for_pages(options.pages);
     }
     return std::move(*made);

@@ -11,6 +11,7 @@
 #include <kvcache/control/stats.hpp>
 #include <kvcache/control/step_state.hpp>
 #include <kvcache/core/check.hpp>
+#include <kvcache/core/first_room.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/prefix/match.hpp>
 
@@ -85,6 +86,9 @@ struct ControlState {
     free_slots.reserve(o.max_sequences);
     free_rows.reserve(o.max_sequences);
     cuts.reserve(o.max_sequences);
+    twins.reserve(first_room(o.pages));
+    text.reserve(8 * first_room(static_cast<std::size_t>(o.max_step_tokens)));
+    stuck.reserve(first_room(o.pages));
     for (StepState& step : steps) {
       step.rows.reserve(o.max_sequences);
     }
@@ -112,6 +116,7 @@ struct ControlState {
   std::vector<Token> named;         // of `open` and `add`, likewise: a text with names
   Chunk renamed;                    // of `add`, likewise
   std::vector<NamedSpan> declared;  // of `add`, likewise: what its sequence will have
+  std::vector<bool> stuck;          // of `evictable`, likewise
 
   [[nodiscard]] PageCount pages_of(std::size_t tokens) const noexcept
   {
@@ -179,11 +184,17 @@ struct ControlState {
   /// Cached pages that a step of `stream` could have evicted. **Cost** O(1) where no step in flight keeps some of them.
   [[nodiscard]] PageCount evictable(StreamId stream) const noexcept
   {
+    std::vector<bool> use;  // const calls may run beside each other
+    return evictable(stream, use);
+  }
+  [[nodiscard]] PageCount evictable(StreamId stream) noexcept { return evictable(stream, stuck); }
+  [[nodiscard]] PageCount evictable(StreamId stream, std::vector<bool>& use) const noexcept
+  {
     bool all = !book.fences().others_than(stream);
     for (StepState const& step : steps) {
       all = all && step.pending.empty();
     }
-    return all ? book.num_cached() : book.num_evictable(stream);
+    return all ? book.num_cached() : book.num_evictable(stream, use);
   }
   /// Pages that the table of the sequence has: those of its rows, and those that strays lie in.
   [[nodiscard]] PageCount pages_kept(SequenceState const& s) const noexcept
