@@ -107,6 +107,11 @@ bool read_option(Reader& reader, Args& args)
     if (args.dump.empty()) {
       reader.refuse(args.dump, "the path of a file to write");
     }
+  } else if (option == "--json") {
+    args.json = reader.text("the path of a file to write");
+    if (args.json.empty()) {
+      reader.refuse(args.json, "the path of a file to write");
+    }
   } else if (option == "--n") {
     args.n = reader.integer(0, max_int);
   } else if (option == "--temp") {
@@ -132,6 +137,8 @@ bool read_option(Reader& reader, Args& args)
     args.chat = true;
   } else if (option == "--demo") {
     args.demo = true;
+  } else if (option == "--bench") {
+    args.bench = true;
   } else if (option == "--no-progress") {
     args.progress = false;
   } else if (option == "--help" || option == "-h") {
@@ -156,10 +163,10 @@ Args parse_args(std::span<char const* const> arguments)
         "; llama --help lists those there are (a prompt of several words needs quotes)");
     }
   }
-  if (args.prompt.empty() && !args.demo && !args.help) {
+  if (args.prompt.empty() && !args.demo && !args.bench && !args.help) {
     throw UsageError(
-      "--prompt is missing or empty; a text, or --demo in its place, is right (llama --help lists "
-      "all)");
+      "--prompt is missing or empty; a text, or --demo or --bench in its place, is right (llama "
+      "--help lists all)");
   }
   return args;
 }
@@ -168,6 +175,7 @@ std::string usage()
 {
   return R"(usage: llama --prompt TEXT [options]     continues TEXT
        llama --demo [options]            shows what the cache does
+       llama --bench [options]           measures tokens a second at 512, 2,048 and 7,900 tokens
 
   --model FILE     a GGUF file of a Llama with tokenizer gpt2 (smollm) or words
                    (without it: the recall model inside this program)
@@ -177,13 +185,15 @@ std::string usage()
   --temp T         0 takes the best token each time (0)
   --top-p P        samples from the smallest set of tokens that reaches probability P (1)
   --seed S         of the sampling (1)
-  --kv TYPE        how K and V are stored: f32, f16 or bf16 (f16)
+  --kv TYPE        how K and V are stored: f32, f16 or bf16 (f16); with f32 products are float32's
+                   too, else activations are rounded to 16 bits: faster, logits within 0.02
   --threads N      (all cores)
   --chunk N        prompt tokens per step (64)
   --page-tokens N  tokens per page, 1 to 256 (16)
   --pages N        pages in the pool (as many as the work needs)
   --dump FILE      writes prompt tokens, top five logits per position and generated ids as JSON;
                    runs past the end of text
+  --json FILE      writes the figures of --bench: a list of {context, prefill, decode}
   --no-progress    no progress line on long prompts
   --help           this text
 )";

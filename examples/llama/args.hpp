@@ -15,6 +15,7 @@ struct Args {
   std::string model;         // empty: the embedded recall model
   std::string prompt;        // raw text
   std::string dump;          // empty: no dump
+  std::string json;          // of --bench; empty: none
   int n = 64;                // tokens to generate
   float temperature = 0.0F;  // 0: greedy
   float top_p = 1.0F;
@@ -26,6 +27,7 @@ struct Args {
   int pages = 0;         // 0: as many as the work needs
   bool chat = false;
   bool demo = false;
+  bool bench = false;
   bool progress = true;
   bool help = false;
 };
