@@ -100,6 +100,11 @@ bool read_option(Reader& reader, Args& args)
     if (args.model.empty()) {
       reader.refuse(args.model, "the path of a GGUF file");
     }
+  } else if (option == "--tokenizer") {
+    args.tokenizer = reader.text("the path of a llama2.c tokenizer");
+    if (args.tokenizer.empty()) {
+      reader.refuse(args.tokenizer, "the path of a llama2.c tokenizer");
+    }
   } else if (option == "--prompt") {
     args.prompt = reader.text("a text");
   } else if (option == "--dump") {
@@ -177,8 +182,9 @@ std::string usage()
        llama --demo [options]            shows what the cache does
        llama --bench [options]           measures tokens a second at 512, 2,048 and 7,900 tokens
 
-  --model FILE     a GGUF file of a Llama with tokenizer gpt2 (smollm) or words
+  --model FILE     a GGUF file of a Llama with tokenizer gpt2 (smollm), llama or words
                    (without it: the recall model inside this program)
+  --tokenizer FILE of llama2.c: then --model is a checkpoint of llama2.c, such as stories260K.bin
   --prompt TEXT    raw text; special tokens in it count, nothing is added in front
   --chat           takes TEXT as a user's turn and applies the chat form
   --n N            tokens to generate (64)

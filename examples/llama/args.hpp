@@ -13,6 +13,7 @@ enum class KvType : std::uint8_t { f32, f16, bf16 };
 /// The command line of the program.
 struct Args {
   std::string model;         // empty: the embedded recall model
+  std::string tokenizer;     // of a llama2.c checkpoint; empty: the model is a GGUF
   std::string prompt;        // raw text
   std::string dump;          // empty: no dump
   std::string json;          // of --bench; empty: none

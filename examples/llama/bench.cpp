@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "embedded_model.hpp"
 #include "engine.hpp"
 #include "error.hpp"
 #include "half.hpp"
 #include "model.hpp"
+#include "model_file.hpp"
 #include "ops.hpp"
 #include "sampler.hpp"
 #include "terminal.hpp"
@@ -129,9 +129,7 @@ void write_json(std::vector<Figures> const& all, std::string const& path)
 
 int bench(Args const& args)
 {
-  Model const model =
-    load_model(args.model.empty() ? Gguf::from_bytes(embedded_model(), "the recall model")
-                                  : Gguf::open(args.model));
+  Model const model = load_model(open_model(args.model, args.tokenizer));
   auto const most = static_cast<std::size_t>(model.config.context);
   std::size_t bytes = 0;
   for (Tensor const& tensor : model.file.tensors()) {
