@@ -194,7 +194,7 @@ std::string usage()
   --kv TYPE        how K and V are stored: f32, f16 or bf16 (f16); with f32 products are float32's
                    too, else activations are rounded to 16 bits: faster, logits within 0.02
   --threads N      (all cores)
-  --chunk N        prompt tokens per step (64)
+  --chunk N        prompt tokens per step (256)
   --page-tokens N  tokens per page, 1 to 256 (16)
   --pages N        pages in the pool (as many as the work needs)
   --dump FILE      writes prompt tokens, top five logits per position and generated ids as JSON;

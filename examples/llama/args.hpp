@@ -23,7 +23,7 @@ struct Args {
   std::uint64_t seed = 1;
   KvType kv = KvType::f16;
   int threads = 1;       // the default is what the machine has
-  int chunk = 64;        // prompt tokens per step
+  int chunk = 256;       // prompt tokens per step
   int page_tokens = 16;  // 1 to 256
   int pages = 0;         // 0: as many as the work needs
   bool chat = false;
