@@ -223,8 +223,8 @@ TEST_CASE("attend: query head q reads KV head q / group", "[attention][attend][B
       Attended const got = run(pool, shape, {}, 0, q, path);
       CHECK(error_against_double(pool, shape, 0, q, got) <= tolerance);
       if (heads.kv > 1 && heads.query > heads.kv) {  // the broken twin: heads dealt out in turn
-        CHECK(error_against_double(
-                pool, shape, 0, q, got, [&](std::int32_t head) { return head % heads.kv; }) > 1e-2);
+        Rules const twin{.kv_head_of = [&](std::int32_t head) { return head % heads.kv; }};
+        CHECK(error_against_double(pool, shape, 0, q, got, twin) > 1e-2);
       }
     }
   }

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -97,7 +98,7 @@ Attended run_plan(PagedPool<Layout>& pool,
   for (std::size_t const i : order) {
     if (path == Path::wide) {
       using Wide = kvcache::detail::portable::Kernel<kvcache::detail::portable::Vector<16>>;
-      Wide::run(view, plan, layer, io, plan.item(i));
+      Wide::run(view, plan, layer, io, plan.item(i), kvcache::NoBias{});
     } else {
       kvcache::attend(view, plan, layer, io, i);
     }
@@ -142,77 +143,97 @@ Attended run(PagedPool<Layout>& pool,
   return run_plan(pool, plan, layer, q, path);
 }
 
+/// What the model is told besides the shape.
+struct Rules {
+  std::vector<kvcache::TwoWaySpan> two_way = {};
+  std::function<double(kvcache::ScoreAt)> bias = {};          // null: none
+  std::function<std::int32_t(std::int32_t)> kv_head_of = {};  // null: by groups, as it should be
+};
+
+/// Whether `token` sees row `i` of its sequence: row by row, as a mask would say it.
+template <class Layout>
+bool model_sees(PagedPool<Layout> const& pool,
+                kvcache::Index window,
+                std::vector<kvcache::TwoWaySpan> const& two_way,
+                kvcache::Index token,
+                kvcache::Index i)
+{
+  for (kvcache::TwoWaySpan const& span : two_way) {
+    if (token >= span.first_token && token < span.first_token + span.tokens) {
+      kvcache::Index const first = pool.sees(span.first_token) - 1;
+      if (i >= first && i < first + span.tokens) {
+        return true;
+      }
+    }
+  }
+  return pool.visible(token, i) && (window == 0 || pool.back(token, i) < window);
+}
+
 /// The largest difference from attention in double precision: of outputs, and of logs of sums.
-/// `kv_head_of` lets a test ask for a wrong mapping and see that it is noticed.
-template <class Layout, class KvHeadOf>
+template <class Layout>
 double error_against_double(PagedPool<Layout> const& pool,
                             kvcache::AttentionShape shape,
                             std::int32_t layer,
                             std::vector<float> const& q,
                             Attended const& got,
-                            KvHeadOf kv_head_of)
+                            Rules const& rules = {})
 {
   auto const dim = static_cast<std::size_t>(pool.geometry().head_dim);
   double const scale =
     shape.scale > 0 ? static_cast<double>(shape.scale) : 1.0 / std::sqrt(static_cast<double>(dim));
+  auto const cap = static_cast<double>(shape.soft_cap);
+  double const nothing = -std::numeric_limits<double>::infinity();
   double worst = 0.0;
   std::vector<double> logits;
   std::vector<double> out(dim);
   for (kvcache::Index token = 0; token < pool.num_tokens(); ++token) {
     for (std::int32_t head = 0; head < shape.query_heads; ++head) {
+      std::int32_t const kv_head = rules.kv_head_of ? rules.kv_head_of(head) : head / shape.group();
       std::size_t const row =
         static_cast<std::size_t>(token) * static_cast<std::size_t>(shape.query_heads) +
         static_cast<std::size_t>(head);
       float const* const query = q.data() + row * dim;
-      kvcache::Index const rows = pool.sees(token);
-      logits.assign(static_cast<std::size_t>(rows), 0.0);
-      double most = -std::numeric_limits<double>::infinity();
+      kvcache::Index const rows = pool.sees(token) == 0 ? 0 : pool.length_of(token);
+      logits.assign(static_cast<std::size_t>(rows), nothing);
+      double most = nothing;
       for (kvcache::Index i = 0; i < rows; ++i) {
-        if (!pool.visible(token, i)) {
-          logits[static_cast<std::size_t>(i)] = -std::numeric_limits<double>::infinity();
+        if (!model_sees(pool, shape.window, rules.two_way, token, i)) {
           continue;
         }
-        float const* const k = pool.key(token, layer, kv_head_of(head), i);
-        double dot = 0.0;
+        float const* const k = pool.key(token, layer, kv_head, i);
+        double x = 0.0;
         for (std::size_t d = 0; d < dim; ++d) {
-          dot += static_cast<double>(query[d]) * static_cast<double>(k[d]);
+          x += static_cast<double>(query[d]) * static_cast<double>(k[d]);
         }
-        logits[static_cast<std::size_t>(i)] = dot * scale;
-        most = std::max(most, dot * scale);
+        x *= scale;
+        x = cap > 0.0 ? cap * std::tanh(x / cap) : x;
+        x += rules.bias ? rules.bias({token, head, i}) : 0.0;
+        logits[static_cast<std::size_t>(i)] = x;
+        most = std::max(most, x);
       }
       std::fill(out.begin(), out.end(), 0.0);
       double sum = 0.0;
       for (kvcache::Index i = 0; i < rows; ++i) {
-        double const p = std::exp(logits[static_cast<std::size_t>(i)] - most);
-        float const* const v = pool.value(token, layer, kv_head_of(head), i);
+        double const x = logits[static_cast<std::size_t>(i)];
+        double const p = x == nothing ? 0.0 : std::exp(x - most);
+        float const* const v = pool.value(token, layer, kv_head, i);
         sum += p;
         for (std::size_t d = 0; d < dim && p > 0.0; ++d) {
           out[d] += p * static_cast<double>(v[d]);
         }
       }
       for (std::size_t d = 0; d < dim; ++d) {
-        double const right = rows == 0 ? 0.0 : out[d] / sum;
+        double const right = sum == 0.0 ? 0.0 : out[d] / sum;
         double const error = std::abs(right - static_cast<double>(got.out[row * dim + d]));
         worst = error <= worst ? worst : error;  // NaN is worse than anything
       }
-      double const lse = most + std::log(sum);
       auto const got_lse = static_cast<double>(got.lse[row]);
-      double const error = rows == 0 ? (got_lse == most ? 0.0 : 1.0) : std::abs(lse - got_lse);
+      double const error =
+        sum == 0.0 ? (got_lse == nothing ? 0.0 : 1.0) : std::abs(most + std::log(sum) - got_lse);
       worst = error <= worst ? worst : error;
     }
   }
   return worst;
-}
-
-template <class Layout>
-double error_against_double(PagedPool<Layout> const& pool,
-                            kvcache::AttentionShape shape,
-                            std::int32_t layer,
-                            std::vector<float> const& q,
-                            Attended const& got)
-{
-  return error_against_double(
-    pool, shape, layer, q, got, [&](std::int32_t head) { return head / shape.group(); });
 }
 
 inline bool same_bits(Attended const& a, Attended const& b)

@@ -46,10 +46,10 @@ std::vector<std::uint8_t> met(AttentionPlan const& plan, Index tokens)
     AttentionItem const& item = plan.item(i);
     CHECK(item.begin % AttentionOptions::rows_per_block == 0);
     for (std::size_t r = 0; r < item.rows(); ++r) {
-      std::size_t const row = kvcache::detail::output_row(plan.shape(), item, r);
-      Index const token = static_cast<Index>(row) / plan.shape().query_heads - item.first_token;
-      Index const end = std::min(item.end, item.sees + token);
-      for (Index at = item.begin; at < end; ++at) {
+      std::size_t const row = plan.output_row(item, r);
+      kvcache::Sight const sight = plan.sight(static_cast<Index>(row) / plan.shape().query_heads);
+      for (Index at = std::max(item.begin, sight.first); at < std::min(item.end, sight.last);
+           ++at) {
         ++out[row * longest + static_cast<std::size_t>(at)];
       }
     }

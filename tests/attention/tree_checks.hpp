@@ -7,7 +7,6 @@
 #include <kvcache/host.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -112,7 +111,6 @@ Attended run_tiles(PagedPool<Layout>& pool,
 {
   auto const view = pool.view();
   auto const dim = static_cast<std::size_t>(pool.geometry().head_dim);
-  float const scale = 1.0F / std::sqrt(static_cast<float>(dim));
   Attended got{std::vector<float>(q.size(), 77.0F), std::vector<float>(q.size() / dim, 77.0F)};
   for (kvcache::Index token = 0; token < pool.num_tokens(); ++token) {
     for (std::int32_t head = 0; head < shape.query_heads; ++head) {
@@ -122,8 +120,8 @@ Attended run_tiles(PagedPool<Layout>& pool,
       if (example) {
         ::attend(view, 0, head / shape.group(), token, from, out);
       } else {
-        got.lse[row] = kvcache::reference_attention(
-          kvcache::Solo{}, view, 0, head / shape.group(), token, scale, from, out);
+        got.lse[row] =
+          kvcache::reference_attention(kvcache::Solo{}, view, shape, 0, head, token, from, out);
       }
     }
   }

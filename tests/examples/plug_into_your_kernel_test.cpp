@@ -99,7 +99,7 @@ TEST_CASE("docs/plug-into-your-kernel.md: every block of code stands in a file t
   std::string const root = KVCACHE_SOURCE_DIR;
   Audit const own = audit(read(root + "/docs/plug-into-your-kernel.md"), root);
   CHECK(own.wrong == 0);
-  CHECK(own.blocks >= 9);
+  CHECK(own.blocks >= 10);
   std::string const mark = "<!-- cut from examples/01_your_kernel.hpp -->\n```cpp\n";
   std::string const line = "float const before = largest;\n";
   CHECK(audit(mark + line + "```\n", root).wrong == 0);
@@ -121,15 +121,24 @@ TEST_CASE("docs/plug-into-your-kernel.md: the compiler's sentence is the one tha
              Contains("\nerror: static assertion failed: " + sentence + "\n"));
 }
 
-TEST_CASE("docs/plug-into-your-kernel.md: the address by hand is where the view's tiles are",
-          "[examples][docs]")
+TEMPLATE_TEST_CASE_SIG(
+  "docs/plug-into-your-kernel.md: the address by hand is where the view's tiles are",
+  "[examples][docs]",
+  ((kvcache::RowOrder Order), Order),
+  kvcache::RowOrder::hnd,
+  kvcache::RowOrder::planes,
+  kvcache::RowOrder::nhd)
 {
-  auto cache = make_cache(20);
-  auto other = prefilled(cache, {9, 9, 9, 9, 9});
+  using AnyCache = kvcache::KVCache<kvcache::PagedHeads<float, 8, 4, Order>>;
+  kvcache::Geometry model = small_model;
+  model.arrangement = GENERATE(kvcache::Arrangement::page_first, kvcache::Arrangement::layer_first);
+  auto cache = AnyCache::create(model, {.pages = 20});
+  REQUIRE(cache);
+  auto other = prefilled(*cache, {9, 9, 9, 9, 9});
   Tokens const prompt{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-  auto sequence = cache.open({.tokens = prompt});
+  auto sequence = cache->open({.tokens = prompt});
   REQUIRE(sequence);
-  auto step = cache.prepare({{*sequence, prompt}});
+  auto step = cache->prepare({{*sequence, prompt}});
   REQUIRE(step);
   auto const kv = step->view();
   run_kernels(kv, prompt);
@@ -137,19 +146,25 @@ TEST_CASE("docs/plug-into-your-kernel.md: the address by hand is where the view'
   for (std::int32_t layer = 0; layer < 2; ++layer) {
     for (std::int32_t head = 0; head < 2; ++head) {
       for (auto const tile : kv.tiles(layer, head, 9)) {
+        auto const raw = tile.raw();
         for (Index r = 0; r < tile.rows(); ++r, ++rows) {
           auto const* const key = key_by_hand(kv,
                                               static_cast<std::uint32_t>(layer),
                                               static_cast<std::uint32_t>(head),
                                               9,
                                               tile.first() + r);
-          CHECK(key == tile.raw().k + static_cast<std::size_t>(r) * tile.raw().row_elements);
-          CHECK(*key == tile.key(r, 0));
+          CHECK(key == raw.k + static_cast<std::size_t>(r) * raw.row_elements);
+          CHECK(key[0] == tile.key(r, 0));
+          CHECK(key[kv.map.value_elements()] == tile.value(r, 0));
         }
       }
     }
   }
   CHECK(rows == 2 * 2 * 10);
+  std::uint32_t const heads =
+    Order == kvcache::RowOrder::hnd ? 1 : 2;  // as the page's table has it
+  CHECK(kv.map.row_elements() == (Order == kvcache::RowOrder::nhd ? 16U : 8U));
+  CHECK(kv.map.value_elements() == 8 * 4 * heads);
 }
 
 TEST_CASE("docs/plug-into-your-kernel.md: own loads see the token's branch alone",

@@ -120,6 +120,11 @@ class PagedPool {
   {
     return std::max(token_index_[static_cast<std::size_t>(token)] + 1, 0);
   }
+  /// Rows of `token`'s sequence. **Pre** no padding.
+  [[nodiscard]] Index length_of(Index token) const
+  {
+    return lengths_[token_row_[static_cast<std::size_t>(token)]];
+  }
   /// Makes chunk `c` a tree: `parents[i]` is the place in the chunk of its token i's parent, -1 for none.
   void plant(Index c, std::vector<Index> const& parents)
   {
@@ -150,6 +155,44 @@ class PagedPool {
       seen |= token_index_[static_cast<std::size_t>(at)] == i;
     }
     return seen;
+  }
+  /// How many tokens of its text lie between `token` and row `i` that it sees, itself not counted: asked of the parents.
+  [[nodiscard]] Index back(Index token, Index i) const
+  {
+    Index steps = 0;
+    Index at = token;
+    while (!token_parent_.empty() && token_parent_[static_cast<std::size_t>(at)] >= 0 &&
+           token_index_[static_cast<std::size_t>(at)] > i) {
+      at = token_parent_[static_cast<std::size_t>(at)];
+      ++steps;
+    }
+    bool const tree = !token_mask_.empty() && token_mask_[static_cast<std::size_t>(at)] != 0;
+    Index const index = token_index_[static_cast<std::size_t>(at)];
+    if (!tree) {
+      return steps + index - i;
+    }
+    Index first = 0;
+    for (Index const start : chunk_first_) {
+      first = start <= token ? start : first;
+    }
+    return index == i ? steps : steps + token_index_[static_cast<std::size_t>(first)] - i;
+  }
+  /// Makes the first `pages` pages of sequence `s` those of sequence `of`, in the table and in the model.
+  void share(std::size_t s, std::size_t of, std::uint32_t pages)
+  {
+    for (std::uint32_t p = 0; p < pages; ++p) {
+      table_[s * row_stride_ + p] = table_[of * row_stride_ + p];
+    }
+    auto const rows =
+      std::min({static_cast<Index>(pages) * geometry_.page_tokens, lengths_[s], lengths_[of]});
+    std::size_t const elements = static_cast<std::size_t>(rows) * row_elements();
+    std::copy_n(keys_.data() + first_[of], elements, keys_.data() + first_[s]);
+    std::copy_n(values_.data() + first_[of], elements, values_.data() + first_[s]);
+  }
+  /// Overwrites the table entry of page `p` of sequence `s`.
+  void set_entry(std::size_t s, std::uint32_t p, std::int32_t page)
+  {
+    table_[s * row_stride_ + p] = page;
   }
   [[nodiscard]] float const* key(Index token, std::int32_t layer, std::int32_t head, Index i) const
   {

@@ -108,6 +108,7 @@ void append_draft(P& plane, kvcache::SequenceId id, Tokens const& tokens)
 
 /// A sequence that has computed all of `prompt` but what was cached.
 template <class P>
+  requires(!requires { typename P::View; })  // a cache has its own, in facade.hpp
 kvcache::SequenceId prefilled(P& plane, Tokens const& prompt)
 {
   kvcache::SequenceId const id = open(plane, prompt);

@@ -118,13 +118,17 @@ class PageAllocator {
     PageId* top = stack_.data() + depth_;
     PageCount const capacity = capacity_;
     for (PageId const page : pages) {
-      std::uint32_t const count = page.value <= capacity ? counts[page.value] & ~returned : 0;
-      if (count == 1) [[likely]] {
+      std::uint32_t const before = page.value <= capacity ? counts[page.value] : 0;
+      if (before == (returned | 1)) [[likely]] {  // its only holder, and not for the first time
         counts[page.value] = returned;
         *top++ = page;
-      } else {
-        KVCACHE_EXPECTS(count != 0, "kvcache: release needs a page that somebody holds");
-        --counts[page.value];
+        continue;
+      }
+      KVCACHE_EXPECTS((before & ~returned) != 0,
+                      "kvcache: release needs a page that somebody holds");
+      counts[page.value] = before == 1 ? returned : before - 1;
+      if (before == 1) {
+        *top++ = page;
       }
     }
     depth_ = static_cast<PageCount>(top - stack_.data());

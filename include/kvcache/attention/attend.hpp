@@ -19,26 +19,34 @@
 /// are never touched: a row of a block is reached through its own pointer, and only rows that hold tokens
 /// have one; this is also why a page may have any number of tokens.
 ///
-/// Trees of drafts: a block of 32 rows before the chunk is met as ever; from the chunk's first row on, each
-/// token gets a block of its own in which the rows of other branches are left out by the same pointers. So they
-/// are not read at all, a part in which a token sees no row is an empty one, and a tree that is a chain has the
-/// bits of a plain chunk.
+/// What a token sees (`sight.hpp`): a block that it sees in part, at the edge of a window or in a tree of drafts, is met
+/// as a block of its own in which the other rows are left out by the same pointers. So they are not read at all,
+/// blocks before a window are not even looked up, a part in which a token sees no row is an empty one, and a
+/// tree that is a chain has the bits of a plain chunk.
+///
+/// Sequences that begin with the same pages may share the pass over them (`AttentionOptions::shared_rows`):
+///
+///   a, b, c: one token each    [ pages of all three: loaded once, 3 x heads query rows ][ a's rest ]
+///                                                                                      [ b's rest ]
+///                                                                                      [ c's rest ]
 ///
 /// What holds of the result, bit for bit. A plan gives the same bits whichever thread runs which item, in
 /// any order. Blocks start at multiples of 32 in the sequence and a query row never meets another, so with
 /// `workers = 1`, or with `split_rows` set, a row has the same bits whatever the chunk boundaries, the
-/// batch, `page_tokens` and the number of workers. Without `split_rows` the cuts along KV, and so the last
-/// bits, depend on the whole batch and the number of workers. Instruction sets differ in the last bits.
+/// batch, `page_tokens` and the number of workers; with `split_rows` also whether prefixes are shared. Without it
+/// the cuts along KV, and so the last bits, depend on the whole batch and the number of workers: outputs of the size
+/// of 1 then differ by less than 1e-6. Instruction sets differ in the last bits.
 ///
 /// Cost: decode reads each K and V once; one item uses about 80 KiB of stack. No allocation.
-/// Sources: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
+/// Sources: what is shared, `shared_prefix.hpp`; soft cap and window, `shape.hpp`; Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
 /// "FlashAttention", 2022; "Flash-Decoding", 2023; Kwon et al., "PagedAttention", SOSP 2023.
 
+#include <kvcache/attention/bias.hpp>
+#include <kvcache/attention/item.hpp>
 #include <kvcache/attention/kernels.hpp>
 #include <kvcache/attention/merge.hpp>
 #include <kvcache/attention/plan.hpp>
 #include <kvcache/attention/shape.hpp>
-#include <kvcache/core/check.hpp>
 #include <kvcache/view/batch_view.hpp>
 #include <kvcache/view/team.hpp>
 
@@ -47,30 +55,31 @@
 
 namespace kvcache::inline v0_1 {
 
-/// Runs item `item` of `plan` for one layer.
+/// Runs item `item` of `plan` for one layer. `bias` adds to each score; see `bias.hpp`.
 /// **Pre** `view` shows the step that the plan was made for, its K and V are written, `item < num_items()`;
 /// `io.scratch` holds `plan.scratch_floats()` floats. **Post** the item's rows of `io.out` and `io.lse` are
 /// final, or its part of the scratch is. Padding gets zeros and -infinity.
 /// **Cost** about 80 KiB of stack. **Threads** items run beside each other on any threads.
-template <class Layout>
+template <class Layout, ScoreBias Bias = NoBias>
 void attend(BatchView<Layout> const& view,
             AttentionPlan const& plan,
             std::int32_t layer,
             AttentionTensors const& io,
-            std::size_t item) noexcept
+            std::size_t item,
+            Bias const& bias = {}) noexcept
 {
   switch (plan.instructions()) {
 #if defined(__x86_64__)
     case InstructionSet::avx512:
       return detail::avx512::Kernel<detail::avx512::Vector>::run(
-        view, plan, layer, io, plan.item(item));
+        view, plan, layer, io, plan.item(item), bias);
     case InstructionSet::avx2:
       return detail::avx2::Kernel<detail::avx2::Vector>::run(
-        view, plan, layer, io, plan.item(item));
+        view, plan, layer, io, plan.item(item), bias);
 #endif
     default:
       return detail::portable::Kernel<detail::portable::Vector<8>>::run(
-        view, plan, layer, io, plan.item(item));
+        view, plan, layer, io, plan.item(item), bias);
   }
 }
 
@@ -79,39 +88,42 @@ void attend(BatchView<Layout> const& view,
 /// **Threads** merges run beside each other on any threads.
 inline void merge(AttentionPlan const& plan, AttentionTensors const& io, std::size_t item) noexcept
 {
-  AttentionPlan::Merge const& join = plan.merge(item);
-  AttentionItem const& part = plan.item(join.first);
-  std::size_t const rows = part.rows();
+  AttentionMerge const& join = plan.merge(item);
   auto const dim = static_cast<std::size_t>(plan.head_dim());
-  float const* const states =
-    io.scratch + part.partial;  // each part: rows x dim outputs, then rows logs
-  std::size_t const stride = rows * (dim + 1);
-  for (std::size_t r = 0; r < rows; ++r) {
-    std::size_t const row = detail::output_row(plan.shape(), part, r);
-    float const lse = merge_states(Solo{},
-                                   states + r * dim,
-                                   stride,
-                                   states + rows * dim + r,
-                                   stride,
-                                   join.parts,
-                                   plan.head_dim(),
-                                   io.out + row * dim);
-    if (io.lse != nullptr) {
-      io.lse[row] = lse;
+  for (std::int32_t head = join.first_head; head < join.first_head + join.heads; ++head) {
+    for (Index t = 0; t < join.tokens; ++t) {
+      for (std::int32_t q = join.first_query; q < join.first_query + join.queries; ++q) {
+        auto const part = [&](std::size_t i) {
+          AttentionItem const& from = plan.part(join, i);
+          Index const token = t + (from.shared ? join.shared_at : join.first_token);
+          std::size_t const r = from.row_of(token - from.first_token, head, q);
+          float const* const o = io.scratch + from.partial;  // rows x dim outputs, then rows logs
+          return detail::PartState{o + r * dim, o[from.rows() * dim + r]};
+        };
+        std::size_t const row = static_cast<std::size_t>(join.first_token + t) *
+                                  static_cast<std::size_t>(plan.shape().query_heads) +
+                                static_cast<std::size_t>(head * plan.shape().group() + q);
+        float const lse =
+          detail::join_states(Solo{}, part, join.parts, plan.head_dim(), io.out + row * dim);
+        if (io.lse != nullptr) {
+          io.lse[row] = lse;
+        }
+      }
     }
   }
 }
 
 /// Runs every item and merge of `plan` for one layer: for callers with one thread.
-/// **Pre** as `attend`; a plan made for one worker without `split_rows` needs no scratch.
-template <class Layout>
+/// **Pre** as `attend`; a plan for one worker without `split_rows` and `shared_rows` needs no scratch.
+template <class Layout, ScoreBias Bias = NoBias>
 void attend_all(BatchView<Layout> const& view,
                 AttentionPlan const& plan,
                 std::int32_t layer,
-                AttentionTensors const& io) noexcept
+                AttentionTensors const& io,
+                Bias const& bias = {}) noexcept
 {
   for (std::size_t i = 0; i < plan.num_items(); ++i) {
-    attend(view, plan, layer, io, i);
+    attend(view, plan, layer, io, i, bias);
   }
   for (std::size_t i = 0; i < plan.num_merges(); ++i) {
     merge(plan, io, i);

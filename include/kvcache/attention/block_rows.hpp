@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <kvcache/attention/plan.hpp>
 #include <kvcache/attention/shape.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/view/batch_view.hpp>
@@ -19,14 +18,16 @@ struct BlockRows {
   std::size_t to_value;  // elements from a row's K to its V
 };
 
-/// Points `out` at rows `begin .. begin + n - 1` of a sequence; the rest repeats the last, so that loops
-/// over pairs of rows read only rows that hold tokens. **Pre** `1 <= n <= rows`.
+/// Points `out` at rows `begin + skip .. begin + n - 1` of a sequence. Entries before them repeat the first, so that no
+/// table entry behind a window is asked for; the rest repeats the last, so that loops over pairs of rows read only
+/// rows that hold tokens. **Pre** `skip < n <= rows`.
 template <class Layout>
 void find_rows(BatchView<Layout> const& view,
                std::int32_t layer,
                std::int32_t head,
                std::uint32_t row,
                Index begin,
+               Index skip,
                Index n,
                BlockRows<typename Layout::element>& out) noexcept
 {
@@ -34,11 +35,14 @@ void find_rows(BatchView<Layout> const& view,
   Index const page_tokens = view.map.tokens.get();
   std::size_t const row_elements = view.map.row_elements();
   out.to_value = view.map.value_elements();
-  Index p = begin / page_tokens;
-  Index left = page_tokens - (begin - p * page_tokens);
+  Index p = (begin + skip) / page_tokens;
+  Index left = page_tokens - (begin + skip - p * page_tokens);
   T const* k = view.tile(layer, head, row, p, begin + n).raw().k +
                static_cast<std::size_t>(page_tokens - left) * row_elements;
-  for (Index r = 0;;) {
+  for (Index r = 0; r < skip; ++r) {
+    out.k[r] = k;
+  }
+  for (Index r = skip;;) {
     out.k[r] = k;
     if (++r == n) {
       break;
@@ -55,7 +59,7 @@ void find_rows(BatchView<Layout> const& view,
 }
 
 /// Moves the rows of the first `n` that `hidden` does not name together, and says how many: a block of what one token
-/// of a tree sees. The other rows are then not read, whatever they hold. The rest repeats the last.
+/// sees at the edge of its window or in a tree. The other rows are then not read, whatever they hold. The rest repeats the last.
 template <class T>
 [[nodiscard]] std::size_t drop_rows(BlockRows<T> const& from,
                                     std::size_t n,
@@ -73,21 +77,6 @@ template <class T>
   }
   to.to_value = from.to_value;
   return kept;
-}
-
-/// The row of `out` and `lse`, counted over (token, query head), of an item's row `r`. An item's rows go
-/// by KV head, then token, then query head: what reads the same K lies together.
-[[nodiscard]] inline std::size_t output_row(AttentionShape const& shape,
-                                            AttentionItem const& item,
-                                            std::size_t r) noexcept
-{
-  auto const queries = static_cast<std::size_t>(item.queries);
-  auto const tokens = static_cast<std::size_t>(item.tokens);
-  std::size_t const head = static_cast<std::size_t>(item.first_head) + r / (tokens * queries);
-  std::size_t const token = static_cast<std::size_t>(item.first_token) + r / queries % tokens;
-  std::size_t const query = static_cast<std::size_t>(item.first_query) + r % queries;
-  return token * static_cast<std::size_t>(shape.query_heads) +
-         head * static_cast<std::size_t>(shape.group()) + query;
 }
 
 }  // namespace kvcache::inline v0_1::detail

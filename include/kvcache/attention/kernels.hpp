@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/attention/bias.hpp>
 #include <kvcache/attention/block_rows.hpp>
+#include <kvcache/attention/item.hpp>
 #include <kvcache/attention/plan.hpp>
 #include <kvcache/attention/shape.hpp>
+#include <kvcache/attention/sight.hpp>
 #include <kvcache/attention/vector_avx2.hpp>
 #include <kvcache/attention/vector_avx512.hpp>
 #include <kvcache/attention/vector_portable.hpp>

@@ -42,6 +42,43 @@ KVCACHE_HOST_DEVICE void add_weighted(T const& team,
   }
 }
 
+/// A state that `join_states` reads: its O and its L.
+struct PartState {
+  float const* o;
+  float lse;
+};
+
+/// Joins states that `part(i)` gives, `i < parts`; see `merge_states`.
+template <Team T, class Part>
+KVCACHE_HOST_DEVICE float join_states(
+  T const& team, Part const& part, std::size_t parts, std::int32_t head_dim, float* out)
+{
+  constexpr float empty = -__builtin_huge_valf();
+  float most = empty;
+  for (std::size_t i = 0; i < parts; ++i) {
+    float const l = part(i).lse;
+    most = l > most ? l : most;
+  }
+  float sum = 0.0F;
+  for (std::size_t i = 0; i < parts; ++i) {
+    float const l = part(i).lse;
+    sum += l == empty ? 0.0F : ::expf(l - most);  // -infinity - -infinity is no number
+  }
+  constexpr std::int32_t piece = 8;
+  for (std::int32_t d = team.rank() * piece; d < head_dim; d += team.size() * piece) {
+    for (std::int32_t i = d; i < d + piece && i < head_dim; ++i) {
+      out[i] = 0.0F;
+    }
+  }
+  for (std::size_t i = 0; i < parts; ++i) {
+    PartState const state = part(i);
+    if (state.lse != empty) {  // an empty part's O may be anything
+      add_weighted(team, ::expf(state.lse - most) / sum, state.o, head_dim, out);
+    }
+  }
+  return sum == 0.0F ? empty : most + ::logf(sum);
+}
+
 }  // namespace detail
 
 /// Joins `parts` states of one query row; each member of `team` writes a part of `out`. Returns L.
@@ -57,30 +94,10 @@ KVCACHE_HOST_DEVICE float merge_states(T const& team,
                                        std::int32_t head_dim,
                                        float* out)
 {
-  constexpr float empty = -__builtin_huge_valf();
-  float most = empty;
-  for (std::size_t i = 0; i < parts; ++i) {
-    float const l = lse[i * lse_stride];
-    most = l > most ? l : most;
-  }
-  float sum = 0.0F;
-  for (std::size_t i = 0; i < parts; ++i) {
-    float const l = lse[i * lse_stride];
-    sum += l == empty ? 0.0F : ::expf(l - most);  // -infinity - -infinity is no number
-  }
-  constexpr std::int32_t piece = 8;
-  for (std::int32_t d = team.rank() * piece; d < head_dim; d += team.size() * piece) {
-    for (std::int32_t i = d; i < d + piece && i < head_dim; ++i) {
-      out[i] = 0.0F;
-    }
-  }
-  for (std::size_t i = 0; i < parts; ++i) {
-    float const l = lse[i * lse_stride];
-    if (l != empty) {  // an empty part's O may be anything
-      detail::add_weighted(team, ::expf(l - most) / sum, o + i * o_stride, head_dim, out);
-    }
-  }
-  return sum == 0.0F ? empty : most + ::logf(sum);
+  auto const part = [=](std::size_t i) {
+    return detail::PartState{o + i * o_stride, lse[i * lse_stride]};
+  };
+  return detail::join_states(team, part, parts, head_dim, out);
 }
 
 }  // namespace kvcache::inline v0_1

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/attention/bias.hpp>
+#include <kvcache/attention/shape.hpp>
+#include <kvcache/attention/sight.hpp>
 #include <kvcache/core/config.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/view/batch_view.hpp>
@@ -12,58 +15,76 @@
 
 /// \file Attention written for the eye: what every faster kernel must equal, and a start for one's own.
 ///
-/// It reads rows through `tiles`, `key`, `value` and `bias` only, and runs on a CPU thread, a GPU thread or
+/// It reads rows through `tile`, `key`, `value` and `bias` only, and runs on a CPU thread, a GPU thread or
 /// a warp. Each member of the team computes every logit itself and keeps its share of the output, so no
 /// member waits for another: simple, and head_dim times too slow for a warp that minds. Rows that a tree
-/// hides come with a bias so low that their weight is exactly 0.
+/// hides come with a bias so low that their weight is exactly 0. It knows no two-way spans.
 
 namespace kvcache::inline v0_1 {
 
-/// Attention of one query row over the rows that `token` may see; its own row included.
+/// Attention of one query row over the rows that `token` sees; its own row included.
 /// Writes zeros and returns -infinity for padding.
 /// **Shape** q, out `(head_dim)`; `out` may not be `q`. **Returns** the natural log of the sum of exponentials.
-/// **Units** `scale` multiplies the logits. **Cost** two passes over K, one over V.
-template <Team T, class Layout>
+/// **Pre** `shape` is valid. **Cost** two passes over K, one over V; tiles outside the window are not touched.
+template <Team T, class Layout, ScoreBias Bias = NoBias>
 KVCACHE_HOST_DEVICE float reference_attention(T const& team,
                                               BatchView<Layout> const& view,
+                                              AttentionShape const& shape,
                                               std::int32_t layer,
-                                              std::int32_t kv_head,
+                                              std::int32_t query_head,
                                               Index token,
-                                              float scale,
                                               float const* q,
-                                              float* out)
+                                              float* out,
+                                              Bias const& bias = {})
 {
   using Tile = TileView<Layout>;
   std::int32_t const dim = view.map.dim.get();
-  auto const logit = [&](Tile const& tile, Index r) {
-    float dot = 0.0F;
-    for (std::int32_t d = 0; d < dim; ++d) {
-      dot += q[d] * tile.key(r, d);
+  float const scale = shape.scale > 0.0F ? shape.scale : 1.0F / ::sqrtf(static_cast<float>(dim));
+  Sight const sight = sight_of(view, shape.window, token);
+  auto const each_row = [&](auto const& body) {
+    for (Index p = sight.first / view.map.tokens.get(); p < view.tiles_of(sight.last); ++p) {
+      Tile const tile = view.tile(layer,
+                                  query_head / shape.group(),
+                                  view.token_row[token],
+                                  p,
+                                  sight.last,
+                                  view.hidden(token));
+      for (Index r = 0; r < tile.rows(); ++r) {
+        if (tile.first() + r >= sight.first) {
+          body(tile, r);
+        }
+      }
     }
-    return dot * scale + tile.bias(r);
+  };
+  auto const score = [&](Tile const& tile, Index r) {
+    float x = 0.0F;
+    for (std::int32_t d = 0; d < dim; ++d) {
+      x += q[d] * tile.key(r, d);
+    }
+    x *= scale;
+    if (shape.soft_cap > 0.0F) {
+      x = shape.soft_cap * ::tanhf(x / shape.soft_cap);
+    }
+    return x + bias(ScoreAt{token, query_head, tile.first() + r}) + tile.bias(r);
   };
 
   constexpr float empty = -__builtin_huge_valf();
   float most = empty;
-  for (Tile const tile : view.tiles(layer, kv_head, token)) {
-    for (Index r = 0; r < tile.rows(); ++r) {
-      float const x = logit(tile, r);
-      most = x > most ? x : most;
-    }
-  }
+  each_row([&](Tile const& tile, Index r) {
+    float const x = score(tile, r);
+    most = x > most ? x : most;
+  });
   for (std::int32_t d = team.rank(); d < dim; d += team.size()) {
     out[d] = 0.0F;
   }
   float sum = 0.0F;
-  for (Tile const tile : view.tiles(layer, kv_head, token)) {
-    for (Index r = 0; r < tile.rows(); ++r) {
-      float const p = ::expf(logit(tile, r) - most);
-      sum += p;
-      for (std::int32_t d = team.rank(); d < dim; d += team.size()) {
-        out[d] += p * tile.value(r, d);
-      }
+  each_row([&](Tile const& tile, Index r) {
+    float const p = most == empty ? 0.0F : ::expf(score(tile, r) - most);
+    sum += p;
+    for (std::int32_t d = team.rank(); d < dim; d += team.size()) {
+      out[d] += p * tile.value(r, d);
     }
-  }
+  });
   if (sum == 0.0F) {
     return empty;
   }

@@ -24,6 +24,7 @@ namespace kvcache::inline v0_1::detail::avx2 {
 
 struct Vector {
   static constexpr std::size_t width = 8;
+  static constexpr std::size_t most_together = 6;  // query rows that share a load
   using Reg = __m256;
 
   // A pair of bfloat16 in 32 bits widens by one shift and one mask: evens and odds, not halves.
@@ -43,6 +44,7 @@ struct Vector {
   [[gnu::always_inline]] static inline Reg add(Reg a, Reg b) { return _mm256_add_ps(a, b); }
   [[gnu::always_inline]] static inline Reg sub(Reg a, Reg b) { return _mm256_sub_ps(a, b); }
   [[gnu::always_inline]] static inline Reg mul(Reg a, Reg b) { return _mm256_mul_ps(a, b); }
+  [[gnu::always_inline]] static inline Reg div(Reg a, Reg b) { return _mm256_div_ps(a, b); }
   [[gnu::always_inline]] static inline Reg fma(Reg a, Reg b, Reg c)
   {
     return _mm256_fmadd_ps(a, b, c);
@@ -61,6 +63,26 @@ struct Vector {
       b = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<__m128i const*>(p + 8)));
     } else {
       two_part(p, 16, a, b);
+    }
+  }
+  /// The first (0) or the second (1) register of `two`.
+  template <std::size_t Half, class T>
+  [[gnu::always_inline]] static inline Reg one(T const* p)
+  {
+    if constexpr (std::is_same_v<T, float>) {
+      return load(p + 8 * Half);
+    } else if constexpr (std::is_same_v<T, bfloat16>) {
+      __m256i const pairs = _mm256_loadu_si256(reinterpret_cast<__m256i const*>(p));
+      return _mm256_castsi256_ps(
+        Half == 0 ? _mm256_slli_epi32(pairs, 16)
+                  : _mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000U))));
+    } else if constexpr (std::is_same_v<T, half>) {
+      return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<__m128i const*>(p + 8 * Half)));
+    } else {
+      Reg a;
+      Reg b;
+      two(p, a, b);
+      return Half == 0 ? a : b;
     }
   }
   /// n is 8 here: head_dim is a multiple of 8.
@@ -143,6 +165,20 @@ struct Vector {
     __m256i const bits =
       _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23);
     return _mm256_andnot_ps(_mm256_cmp_ps(x, least, _CMP_LT_OQ), mul(p, _mm256_castsi256_ps(bits)));
+  }
+  [[gnu::always_inline]] static inline Reg exp2_less_1(Reg x)
+  {
+    Reg const y = _mm256_min_ps(all(126.0F), _mm256_max_ps(all(-126.0F), x));  // NaN passes
+    Reg const whole = _mm256_round_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    Reg const f = sub(y, whole);
+    Reg p = fma(all(1.535336188e-4F), f, all(1.339887440e-3F));
+    p = fma(p, f, all(9.618437357e-3F));
+    p = fma(p, f, all(5.550332471e-2F));
+    p = fma(p, f, all(2.402264791e-1F));
+    p = fma(p, f, all(6.931472028e-1F));
+    Reg const power = _mm256_castsi256_ps(
+      _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23));
+    return fma(mul(p, f), power, sub(power, all(1.0F)));
   }
 
  private:

@@ -26,6 +26,7 @@ namespace kvcache::inline v0_1::detail::avx512 {
 
 struct Vector {
   static constexpr std::size_t width = 16;
+  static constexpr std::size_t most_together = 6;  // query rows that share a load
   using Reg = __m512;
 
   template <class T>
@@ -43,6 +44,7 @@ struct Vector {
   [[gnu::always_inline]] static inline Reg add(Reg a, Reg b) { return _mm512_add_ps(a, b); }
   [[gnu::always_inline]] static inline Reg sub(Reg a, Reg b) { return _mm512_sub_ps(a, b); }
   [[gnu::always_inline]] static inline Reg mul(Reg a, Reg b) { return _mm512_mul_ps(a, b); }
+  [[gnu::always_inline]] static inline Reg div(Reg a, Reg b) { return _mm512_div_ps(a, b); }
   [[gnu::always_inline]] static inline Reg fma(Reg a, Reg b, Reg c)
   {
     return _mm512_fmadd_ps(a, b, c);
@@ -62,6 +64,15 @@ struct Vector {
     } else {
       two_part(p, 32, a, b);
     }
+  }
+  /// The first (0) or the second (1) register of `two`.
+  template <std::size_t Half, class T>
+  [[gnu::always_inline]] static inline Reg one(T const* p)
+  {
+    Reg a;
+    Reg b;
+    two(p, a, b);
+    return Half == 0 ? a : b;
   }
   /// n is 8, 16 or 24.
   template <class T>
@@ -166,6 +177,20 @@ struct Vector {
     p = fma(p, f, all(1.0F));
     auto const keep = static_cast<__mmask16>(~_mm512_cmp_ps_mask(x, least, _CMP_LT_OQ));
     return _mm512_maskz_scalef_ps(keep, p, whole);
+  }
+  [[gnu::always_inline]] static inline Reg exp2_less_1(Reg x)
+  {
+    Reg const y = _mm512_maskz_min_ps(
+      every, all(126.0F), _mm512_maskz_max_ps(every, all(-126.0F), x));  // NaN passes
+    Reg const whole = _mm512_maskz_cvtepi32_ps(every, _mm512_maskz_cvtps_epi32(every, y));
+    Reg const f = sub(y, whole);
+    Reg p = fma(all(1.535336188e-4F), f, all(1.339887440e-3F));
+    p = fma(p, f, all(9.618437357e-3F));
+    p = fma(p, f, all(5.550332471e-2F));
+    p = fma(p, f, all(2.402264791e-1F));
+    p = fma(p, f, all(6.931472028e-1F));
+    Reg const power = _mm512_maskz_scalef_ps(every, all(1.0F), whole);
+    return fma(mul(p, f), power, sub(power, all(1.0F)));
   }
 
  private:

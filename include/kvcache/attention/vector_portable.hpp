@@ -23,6 +23,7 @@ namespace kvcache::inline v0_1::detail::portable {
 template <std::size_t Width>
 struct Vector {
   static constexpr std::size_t width = Width;
+  static constexpr std::size_t most_together = 4;  // query rows that share a load
   struct Reg {
     float lane[Width];
   };
@@ -77,6 +78,14 @@ struct Vector {
     }
     return r;
   }
+  static Reg div(Reg const& a, Reg const& b)
+  {
+    Reg r;
+    for (std::size_t i = 0; i < Width; ++i) {
+      r.lane[i] = a.lane[i] / b.lane[i];
+    }
+    return r;
+  }
   /// a * b + c
   static Reg fma(Reg const& a, Reg const& b, Reg const& c)
   {
@@ -94,6 +103,15 @@ struct Vector {
       a.lane[i] = ElementTraits<T>::to_float(p[i]);
       b.lane[i] = ElementTraits<T>::to_float(p[Width + i]);
     }
+  }
+  /// The first (0) or the second (1) register of `two`.
+  template <std::size_t Half, class T>
+  static Reg one(T const* p)
+  {
+    Reg a;
+    Reg b;
+    two(p, a, b);
+    return Half == 0 ? a : b;
   }
   template <class T>
   static void two_part(T const* p, std::size_t n, Reg& a, Reg& b)
@@ -171,6 +189,27 @@ struct Vector {
       std::uint32_t const bits = __builtin_bit_cast(std::uint32_t, shifted) << 23;
       p = __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, 1.0F) + bits) * p;
       r.lane[i] = x.lane[i] < -126.0F ? 0.0F : p;
+    }
+    return r;
+  }
+  /// 2^x - 1, to 2e-7 of itself also where x is small; the ends of -126 .. 126 beyond them; NaN stays NaN.
+  static Reg exp2_less_1(Reg const& x)
+  {
+    Reg r;
+    for (std::size_t i = 0; i < Width; ++i) {
+      float y = x.lane[i] < -126.0F ? -126.0F : x.lane[i];
+      y = y > 126.0F ? 126.0F : y;
+      float const shifted = y + 12582912.0F;  // as in `exp2`
+      float const f = y - (shifted - 12582912.0F);
+      float p = 1.535336188e-4F;
+      p = p * f + 1.339887440e-3F;
+      p = p * f + 9.618437357e-3F;
+      p = p * f + 5.550332471e-2F;
+      p = p * f + 2.402264791e-1F;
+      p = p * f + 6.931472028e-1F;
+      std::uint32_t const bits = __builtin_bit_cast(std::uint32_t, shifted) << 23;
+      float const whole = __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, 1.0F) + bits);
+      r.lane[i] = p * f * whole + (whole - 1.0F);
     }
     return r;
   }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// cascade: sixteen sequences over a common prefix of 8,192 rows, each with 64 rows of its own, against the same plan with
+// nothing shared.
+//
+// What sharing saves is loads; the products stay. A core with AVX2 does at most 16 of them a cycle, so the gain is
+// bounded by bytes a product: as many as an element has with one query head to a KV head, a fourth of that with four.
+
+#include <kvcache/host.hpp>
+
+#include <memory>
+#include <string>
+
+#include "harness.hpp"
+#include "paged_decode.hpp"
+
+namespace {
+
+using namespace kvcache_bench;
+constexpr int threads = 2;
+
+template <class T>
+bool add_cascade(char const* type, std::int32_t kv_heads, std::int32_t group, double goal)
+{
+  DecodeShape const shape{
+    .rows = 8192 + 64, .sequences = 16, .shared = 8192, .kv_heads = kv_heads, .group = group};
+  return add(
+    {.bar = "cascade",
+     .what = std::string(type) + " 16 x (8k common + 64), " + std::to_string(kv_heads * group) +
+             ":" + std::to_string(kv_heads) + "x128, 2T: shared / unshared",
+     .goal = goal,
+     .threads = threads,
+     .bytes = Decode<T>::bytes(shape),
+     .prepare = [shape]() -> std::function<Round()> {
+       auto const team = std::make_shared<Team>(threads);
+       auto const data = std::make_shared<Decode<T>>(shape);
+       auto const apart = std::make_shared<kvcache::AttentionPlan>(data->plan(threads));
+       auto const shared = std::make_shared<kvcache::AttentionPlan>(data->plan(threads, 512));
+       return [=]() -> Round {
+         double const reference = data->attend(*team, *apart);
+         return {.reference = reference, .subject = data->attend(*team, *shared)};
+       };
+     }});
+}
+
+bool const registered = add_cascade<float>("f32", 8, 1, 6.0) &&
+                        add_cascade<kvcache::bfloat16>("bf16", 8, 1, 6.0) &&
+                        add_cascade<kvcache::bfloat16>("bf16", 8, 4, 6.0);
+
+}  // namespace

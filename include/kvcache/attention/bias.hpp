@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/core/config.hpp>
+#include <kvcache/core/ids.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+/// \file A number of the caller's to add to a score.
+///
+///   auto const alibi = [&](kvcache::ScoreAt at) {
+///     return slope[at.query_head] * static_cast<float>(at.row - view.index(at.token));
+///   };
+///   attend(view, plan, layer, io, item, alibi);
+///
+/// The library knows no bias by name. Without a functor no code for one is made.
+
+namespace kvcache::inline v0_1 {
+
+/// One score: a query head of a token of the step, and a row of the token's sequence that it sees.
+struct ScoreAt {
+  Index token;
+  std::int32_t query_head;
+  Index row;
+};
+
+/// What adds nothing.
+struct NoBias {
+  KVCACHE_HOST_DEVICE constexpr float operator()(ScoreAt) const { return 0.0F; }
+};
+
+/// A functor that says what to add to a score, after scale and soft cap; -infinity leaves the row out.
+/// **Post** the same number for the same score, on any thread: a score may be asked for more than once.
+/// **Threads** called from all threads that run items.
+template <class B>
+concept ScoreBias = requires(B const& bias, ScoreAt at) {
+  { bias(at) } -> std::convertible_to<float>;
+};
+
+static_assert(ScoreBias<NoBias>);
+
+}  // namespace kvcache::inline v0_1
