@@ -100,12 +100,22 @@ bool read_option(Reader& reader, Args& args)
     if (args.model.empty()) {
       reader.refuse(args.model, "the path of a GGUF file");
     }
+  } else if (option == "--tokenizer") {
+    args.tokenizer = reader.text("the path of a llama2.c tokenizer");
+    if (args.tokenizer.empty()) {
+      reader.refuse(args.tokenizer, "the path of a llama2.c tokenizer");
+    }
   } else if (option == "--prompt") {
     args.prompt = reader.text("a text");
   } else if (option == "--dump") {
     args.dump = reader.text("the path of a file to write");
     if (args.dump.empty()) {
       reader.refuse(args.dump, "the path of a file to write");
+    }
+  } else if (option == "--json") {
+    args.json = reader.text("the path of a file to write");
+    if (args.json.empty()) {
+      reader.refuse(args.json, "the path of a file to write");
     }
   } else if (option == "--n") {
     args.n = reader.integer(0, max_int);
@@ -132,6 +142,8 @@ bool read_option(Reader& reader, Args& args)
     args.chat = true;
   } else if (option == "--demo") {
     args.demo = true;
+  } else if (option == "--bench") {
+    args.bench = true;
   } else if (option == "--no-progress") {
     args.progress = false;
   } else if (option == "--help" || option == "-h") {
@@ -156,10 +168,10 @@ Args parse_args(std::span<char const* const> arguments)
         "; llama --help lists those there are (a prompt of several words needs quotes)");
     }
   }
-  if (args.prompt.empty() && !args.demo && !args.help) {
+  if (args.prompt.empty() && !args.demo && !args.bench && !args.help) {
     throw UsageError(
-      "--prompt is missing or empty; a text, or --demo in its place, is right (llama --help lists "
-      "all)");
+      "--prompt is missing or empty; a text, or --demo or --bench in its place, is right (llama "
+      "--help lists all)");
   }
   return args;
 }
@@ -168,22 +180,26 @@ std::string usage()
 {
   return R"(usage: llama --prompt TEXT [options]     continues TEXT
        llama --demo [options]            shows what the cache does
+       llama --bench [options]           measures tokens a second at 512, 2,048 and 7,900 tokens
 
-  --model FILE     a GGUF file of a Llama with tokenizer gpt2 (smollm) or words
+  --model FILE     a GGUF file of a Llama with tokenizer gpt2 (smollm), llama or words
                    (without it: the recall model inside this program)
+  --tokenizer FILE of llama2.c: then --model is a checkpoint of llama2.c, such as stories260K.bin
   --prompt TEXT    raw text; special tokens in it count, nothing is added in front
   --chat           takes TEXT as a user's turn and applies the chat form
   --n N            tokens to generate (64)
   --temp T         0 takes the best token each time (0)
   --top-p P        samples from the smallest set of tokens that reaches probability P (1)
   --seed S         of the sampling (1)
-  --kv TYPE        how K and V are stored: f32, f16 or bf16 (f16)
+  --kv TYPE        how K and V are stored: f32, f16 or bf16 (f16); with f32 products are float32's
+                   too, else activations are rounded to 16 bits: faster, logits within 0.02
   --threads N      (all cores)
-  --chunk N        prompt tokens per step (64)
+  --chunk N        prompt tokens per step (256)
   --page-tokens N  tokens per page, 1 to 256 (16)
   --pages N        pages in the pool (as many as the work needs)
   --dump FILE      writes prompt tokens, top five logits per position and generated ids as JSON;
                    runs past the end of text
+  --json FILE      writes the figures of --bench: a list of {context, prefill, decode}
   --no-progress    no progress line on long prompts
   --help           this text
 )";

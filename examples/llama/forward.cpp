@@ -13,9 +13,10 @@ std::size_t size_of(int n)
 
 }  // namespace
 
-Forward::Forward(Model const& model, Threads& threads)
+Forward::Forward(Model const& model, Threads& threads, Arithmetic arithmetic)
     : model_(&model),
       threads_(&threads),
+      arithmetic_(arithmetic),
       rope_(size_of(model.config.rope_dim), static_cast<double>(model.config.rope_base))
 {
 }
@@ -32,6 +33,20 @@ void Forward::add_rows(std::size_t n)
 {
   std::size_t const width = size_of(model_->config.width);
   threads_->run(n, [&](std::size_t t) { add(&x_[t * width], &change_[t * width], width); });
+}
+
+/// **Shape** x (n, columns of the weights)
+void Forward::products(std::span<Product const> all, float const* x, std::size_t n)
+{
+  std::size_t const cols = all.front().w->cols;
+  bool const blocks =
+    std::ranges::all_of(all, [](Product const& p) { return has_blocks(p.w->type); });
+  if (arithmetic_ == Arithmetic::rounded && blocks) {
+    rounded_.round(x, cols, n, cols, *threads_);
+    multiply(all, rounded_, *threads_);
+  } else {
+    multiply(all, x, cols, n, *threads_);
+  }
 }
 
 std::span<float const> Forward::run(std::span<std::int32_t const> tokens,
@@ -66,7 +81,7 @@ std::span<float const> Forward::run(std::span<std::int32_t const> tokens,
     Product const qkv[] = {{&layer.q, q_.data(), q_width},
                            {&layer.k, k_.data(), kv_width},
                            {&layer.v, v_.data(), kv_width}};
-    multiply(qkv, normed_.data(), width, n, *threads_);
+    products(qkv, normed_.data(), n);
     threads_->run(n, [&](std::size_t t) {
       for (std::size_t at = 0; at < q_width; at += dim) {
         rope_.rotate(&q_[t * q_width + at], t);
@@ -79,14 +94,14 @@ std::span<float const> Forward::run(std::span<std::int32_t const> tokens,
     attention.attend(l, q_.data(), k_.data(), v_.data(), mixed_.data());
 
     Product const o{&layer.o, change_.data(), width};
-    multiply({&o, 1}, mixed_.data(), q_width, n, *threads_);
+    products({&o, 1}, mixed_.data(), n);
     add_rows(n);
     norm_rows(n, layer.ffn_norm);
     Product const gate_up[] = {{&layer.gate, gate_.data(), ffn}, {&layer.up, up_.data(), ffn}};
-    multiply(gate_up, normed_.data(), width, n, *threads_);
+    products(gate_up, normed_.data(), n);
     threads_->run(n, [&](std::size_t t) { swiglu(&gate_[t * ffn], &up_[t * ffn], ffn); });
     Product const down{&layer.down, change_.data(), width};
-    multiply({&down, 1}, gate_.data(), ffn, n, *threads_);
+    products({&down, 1}, gate_.data(), n);
     add_rows(n);
   }
 
@@ -98,7 +113,7 @@ std::span<float const> Forward::run(std::span<std::int32_t const> tokens,
   std::size_t const vocab = size_of(c.vocab);
   logits_.resize(wanted.size() * vocab);
   Product const head{&model_->head, logits_.data(), vocab};
-  multiply({&head, 1}, normed_.data(), width, wanted.size(), *threads_);
+  products({&head, 1}, normed_.data(), wanted.size());
   return logits_;
 }
 

@@ -33,11 +33,14 @@ class Attention {
   virtual void attend(int layer, float const* q, float const* k, float const* v, float* out) = 0;
 };
 
+/// How products with quantised weights are computed, see ops.hpp.
+enum class Arithmetic : std::uint8_t { float32, rounded };
+
 /// Runs a model; keeps its buffers from step to step.
 class Forward {
  public:
   /// **Pre** `model` and `threads` outlive this.
-  Forward(Model const& model, Threads& threads);
+  Forward(Model const& model, Threads& threads, Arithmetic arithmetic = Arithmetic::float32);
 
   /// Computes the logits of the tokens numbered `wanted`.
   /// **Shape** tokens, positions `(n)`; the result `(wanted, vocab)`, valid until the next call.
@@ -50,10 +53,13 @@ class Forward {
  private:
   void norm_rows(std::size_t n, float const* gain);
   void add_rows(std::size_t n);
+  void products(std::span<Product const> all, float const* x, std::size_t n);
 
   Model const* model_;
   Threads* threads_;
+  Arithmetic arithmetic_;
   Rope rope_;
+  RoundedRows rounded_;
   std::vector<float> x_;       // (n, width) the residual stream
   std::vector<float> normed_;  // (n, width)
   std::vector<float> q_;       // (n, heads * head_dim)

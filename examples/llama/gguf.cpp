@@ -232,6 +232,14 @@ Gguf Gguf::from_bytes(std::span<std::byte const> bytes, std::string name)
   return out;
 }
 
+Gguf Gguf::from_owned(std::vector<std::byte> bytes, std::string name)
+{
+  auto const kept = std::make_shared<std::vector<std::byte> const>(std::move(bytes));
+  Gguf out = from_bytes(*kept, std::move(name));
+  out.mapping_ = kept;
+  return out;
+}
+
 Gguf Gguf::open(std::string const& path)
 {
   auto const refuse = [&](std::string const& why) { throw Error(path + ": " + why); };

@@ -29,7 +29,17 @@
 namespace llama {
 
 /// How the numbers of a tensor are stored; the values are ggml's.
-enum class TensorType : std::uint32_t { f32 = 0, f16 = 1, q4_0 = 2, q4_1 = 3, q8_0 = 8, bf16 = 30 };
+enum class TensorType : std::uint32_t {
+  f32 = 0,
+  f16 = 1,
+  q4_0 = 2,
+  q4_1 = 3,
+  q5_0 = 6,
+  q8_0 = 8,
+  q4_k = 12,
+  q6_k = 14,
+  bf16 = 30
+};
 
 /// Elements in one block of `type` (1 for plain floats).
 [[nodiscard]] std::uint64_t block_elements(TensorType type);
@@ -53,6 +63,8 @@ class Gguf {
  public:
   /// Maps `path`. **Errors** `Error` naming file, field, value and what would be right.
   [[nodiscard]] static Gguf open(std::string const& path);
+  /// As `from_bytes`, and keeps the bytes.
+  [[nodiscard]] static Gguf from_owned(std::vector<std::byte> bytes, std::string name);
   /// Reads `bytes`, called `name` in errors. **Pre** the bytes outlive the result.
   /// **Errors** as `open`; also bytes that do not start at an 8-byte boundary.
   [[nodiscard]] static Gguf from_bytes(std::span<std::byte const> bytes, std::string name);
@@ -93,7 +105,7 @@ class Gguf {
                                std::string_view want) const;
 
   std::string name_;
-  std::shared_ptr<void const> mapping_;  // unmaps; empty for bytes of the caller
+  std::shared_ptr<void const> mapping_;  // unmaps or frees; empty for bytes of the caller
   std::unordered_map<std::string_view, Value> values_;
   std::vector<Tensor> tensors_;
   std::unordered_map<std::string_view, std::size_t> index_;  // by name; keys point into the file

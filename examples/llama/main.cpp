@@ -9,6 +9,7 @@
 #include <span>
 
 #include "args.hpp"
+#include "bench.hpp"
 #include "demo.hpp"
 #include "error.hpp"
 #include "run.hpp"
@@ -21,6 +22,9 @@ int main(int argc, char** argv)
     if (args.help) {
       std::fputs(llama::usage().c_str(), stdout);
       return 0;
+    }
+    if (args.bench) {
+      return llama::bench(args);
     }
     return args.demo ? llama::demo(args) : llama::run(args);
   } catch (llama::UsageError const& error) {

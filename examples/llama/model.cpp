@@ -23,10 +23,16 @@ WeightType weight_type(Gguf const& file, Tensor const& tensor)
       return WeightType::q4_0;
     case TensorType::q4_1:
       return WeightType::q4_1;
+    case TensorType::q5_0:
+      return WeightType::q5_0;
+    case TensorType::q4_k:
+      return WeightType::q4_k;
+    case TensorType::q6_k:
+      return WeightType::q6_k;
   }
   throw Error(file.name() + ": tensor '" + tensor.name + "' has type number " +
               std::to_string(static_cast<std::uint32_t>(tensor.type)) +
-              "; F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are built");
+              "; F32, F16, BF16, Q8_0, Q6_K, Q5_0, Q4_K, Q4_1 and Q4_0 are built");
 }
 
 /// The matrix `name` of y = W x with x of `in` values and y of `out`.

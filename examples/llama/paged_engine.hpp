@@ -30,7 +30,8 @@ class PagedEngine final : public Engine {
                                    .max_step_tokens = options.max_step_tokens,
                                    .vocabulary = model.config.vocab}))),
         vocab_(static_cast<std::size_t>(model.config.vocab)),
-        forward_(model, threads),
+        forward_(
+          model, threads, options.kv == KvType::f32 ? Arithmetic::float32 : Arithmetic::rounded),
         attention_(model.config, threads)
   {
   }

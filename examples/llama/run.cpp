@@ -6,11 +6,11 @@
 #include <cstdio>
 #include <string>
 
-#include "embedded_model.hpp"
 #include "engine.hpp"
 #include "error.hpp"
 #include "json_out.hpp"
 #include "model.hpp"
+#include "model_file.hpp"
 #include "sampler.hpp"
 #include "terminal.hpp"
 #include "text_stream.hpp"
@@ -61,9 +61,7 @@ double seconds_since(std::chrono::steady_clock::time_point start)
 
 int run(Args const& args)
 {
-  Model const model =
-    load_model(args.model.empty() ? Gguf::from_bytes(embedded_model(), "the recall model")
-                                  : Gguf::open(args.model));
+  Model const model = load_model(open_model(args.model, args.tokenizer));
   Tokenizer const tokenizer(model.file);
   bool const dumps = !args.dump.empty();
   Dump dump;

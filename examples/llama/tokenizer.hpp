@@ -7,6 +7,7 @@
 /// longest first, and nothing is added in front. What lies between them goes to the model's own
 /// splitter:
 ///   gpt2   byte-level byte-pair encoding, pre-tokenizers `smollm` and `gpt-2` (bpe.hpp)
+///   llama  SentencePiece's byte-pair encoding by scores (sentence_piece.hpp)
 ///   words  one token per known word, digit or mark of punctuation (words.hpp)
 
 #include <cstdint>
@@ -18,7 +19,9 @@
 #include <vector>
 
 #include "bpe.hpp"
+#include "chat_template.hpp"
 #include "gguf.hpp"
+#include "sentence_piece.hpp"
 #include "vocabulary.hpp"
 #include "words.hpp"
 
@@ -49,14 +52,16 @@ class Tokenizer {
   /// A control token: it steers the model and is not shown to the reader.
   [[nodiscard]] bool is_control(std::int32_t id) const { return vocabulary_.is_control(id); }
 
-  /// `--chat`: wraps what the user said as one turn, up to where the answer starts.
-  /// **Errors** `Error` when the vocabulary has no `<|im_start|>` (or, for the words model, `<s>`).
+  /// `--chat`: wraps what the user said as one turn of the model's family, up to where the answer starts.
+  /// **Errors** `Error` when the file's chat template is of no known family and its vocabulary has neither
+  /// `<|im_start|>` nor, for the words model, `<s>`.
   [[nodiscard]] std::string chat_turn(std::string_view user) const;
 
  private:
   Vocabulary vocabulary_;
-  std::variant<Bpe, Words> splitter_;
-  std::string system_turn_;  // of --chat; empty for most models
+  std::variant<Bpe, SentencePiece, Words> splitter_;
+  ChatFamily family_ = ChatFamily::none;
+  std::string system_;  // what --chat tells the model first; empty for most models
 };
 
 }  // namespace llama

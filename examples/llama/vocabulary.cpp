@@ -63,7 +63,12 @@ Vocabulary::Vocabulary(Gguf const& model)
     }
   }
   // Files of chat models name one of these and mean all.
-  for (char const* const end : {"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>"}) {
+  for (char const* const end : {"<|im_end|>",
+                                "<|endoftext|>",
+                                "<|eot_id|>",
+                                "<|end_of_text|>",
+                                "<end_of_turn>",
+                                "<|end|>"}) {
     auto const id = find(end);
     if (id && is_control(*id)) {
       add_eos(*id);
@@ -94,6 +99,11 @@ bool Vocabulary::is_control(std::int32_t id) const
 bool Vocabulary::is_normal(std::int32_t id) const
 {
   return id >= 0 && id < size() && kinds_[static_cast<std::size_t>(id)] == Kind::normal;
+}
+
+bool Vocabulary::is_byte(std::int32_t id) const
+{
+  return id >= 0 && id < size() && kinds_[static_cast<std::size_t>(id)] == Kind::byte;
 }
 
 bool Vocabulary::is_special(std::int32_t id) const

@@ -27,6 +27,8 @@ class Vocabulary {
   [[nodiscard]] std::optional<std::int32_t> find(std::string_view text) const;
   [[nodiscard]] bool is_control(std::int32_t id) const;
   [[nodiscard]] bool is_normal(std::int32_t id) const;
+  /// A token that stands for one byte, written `<0x0A>`.
+  [[nodiscard]] bool is_byte(std::int32_t id) const;
   /// Control or user-defined: matched in the raw text and never split or merged.
   [[nodiscard]] bool is_special(std::int32_t id) const;
   [[nodiscard]] std::span<std::int32_t const> eos() const { return eos_; }

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -68,6 +70,48 @@ TEST_CASE("PageAllocator: a page is free when its last holder goes", "[alloc][pa
   CHECK(pages.num_free() == 2);
   CHECK(pages.count(PageId{1}) == 0);
   CHECK(pages.count(PageId{99}) == 0);
+}
+
+TEST_CASE("PageAllocator: many released at once are as many released one after the other",
+          "[alloc][page_allocator]")
+{
+  constexpr std::uint64_t seed = 20261130;
+  CAPTURE(seed);
+  kvcache_test::Random random(seed);
+  PageAllocator batch(40);
+  PageAllocator single(40);
+  std::vector<PageId> held;  // a page as often as it has holders
+  for (int round = 0; round < 300; ++round) {
+    std::vector<PageId> got(random.below(batch.num_free() + 1));
+    std::vector<PageId> same(got.size());
+    REQUIRE(batch.take(got));
+    REQUIRE(single.take(same));
+    REQUIRE(got == same);
+    for (PageId const page : got) {
+      for (std::uint32_t holders = random.between(1, 3); holders > 0; --holders) {
+        held.push_back(page);
+        if (holders > 1) {
+          batch.share(page);
+          single.share(page);
+        }
+      }
+    }
+    for (std::size_t i = held.size(); i > 1; --i) {
+      std::swap(held[i - 1], held[random.below(static_cast<std::uint32_t>(i))]);
+    }
+    std::size_t const gone = random.below(static_cast<std::uint32_t>(held.size()) + 1);
+    std::span<PageId const> const last(held.data() + held.size() - gone, gone);
+    batch.release(last);
+    for (PageId const page : last) {
+      single.release(page);
+    }
+    held.resize(held.size() - gone);
+    REQUIRE(batch.digest() == single.digest());
+    REQUIRE(batch.num_free() == single.num_free());
+    REQUIRE(batch.check_invariants());
+  }
+  batch.release(std::span<PageId const>{});
+  CHECK(batch.digest() == single.digest());
 }
 
 TEST_CASE("PageAllocator: untake restores the order of what comes next", "[alloc][page_allocator]")

@@ -29,6 +29,8 @@ Media picture(char const* digest)
 Media const cat = picture("cat");
 Media const dog = picture("dog");
 
+using kvcache_test::open;  // beside the one below
+
 SequenceId open(Plane& plane, Tokens const& prompt, Spans const& media)
 {
   auto id = plane.open({.tokens = prompt, .media = media});

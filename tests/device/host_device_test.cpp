@@ -112,6 +112,52 @@ TEST_CASE("HostDevice: a strided copy moves each block and skips what lies betwe
   }
 }
 
+TEST_CASE(
+  "HostDevice: copies of more than a cache keeps, with and without gaps between their pieces",
+  "[device][host_device]")
+{
+  constexpr std::size_t tile = 24576;
+  constexpr std::uint32_t tiles = 150;  // of K, of V, and of what lies behind them
+  constexpr std::size_t all = tile * tiles;
+  kvcache::HostDevice host;
+  std::vector<std::byte> source(all);
+  for (std::size_t i = 0; i < all; ++i) {
+    source[i] = static_cast<std::byte>(i * 0x9e3779b97f4a7c15ULL >> 56);
+  }
+  struct Shape {
+    std::uint64_t keys, values;
+  };
+  // Whole tiles are one piece; rows of a page that is not full leave gaps; so does padding behind a tile.
+  for (Shape const shape :
+       {Shape{tile / 2, tile / 2}, {tile / 3, tile / 3}, {tile / 2, tile / 2 - 64}, {tile, 0}}) {
+    CAPTURE(shape.keys, shape.values);
+    std::vector<std::byte> const before(all, std::byte{0x5a});
+    std::vector<std::byte> want = before;
+    for (std::size_t at = 0; at < all; at += tile) {
+      std::memcpy(&want[at], &source[at], shape.keys);
+      std::memcpy(&want[at + tile / 2], &source[at + tile / 2], shape.values);
+    }
+    for (std::size_t const count :
+         {std::size_t{1}, std::size_t{4}}) {  // one is copied plainly, four go past the caches
+      std::vector<std::vector<std::byte>> targets(count, before);
+      std::vector<kvcache::StridedCopy> copies;
+      for (auto& target : targets) {
+        copies.push_back({source.data(), target.data(), shape.keys, tile, tiles});
+        if (shape.values != 0) {
+          copies.push_back(
+            {source.data() + tile / 2, target.data() + tile / 2, shape.values, tile, tiles});
+        }
+      }
+      Block block;
+      block.lists.copies = block.add(copies);
+      host.copy_pages(block.ready(), {});
+      for (auto const& target : targets) {
+        CHECK((target == want));
+      }
+    }
+  }
+}
+
 TEST_CASE("HostDevice: moves run in the order of the list", "[device][host_device]")
 {
   kvcache::HostDevice host;

@@ -184,8 +184,9 @@ TEST_CASE("B-095 a 32-bit offset", "[faults][geometry]")
   // 64,000 pages x 32 heads x 16 rows x 128: the last element of K and V, and half of it for K alone.
   CHECK(own_offset(63'999, 31, 15, 127, true) == 2 * 4'194'304'000ULL - 1);
   // Units, pages x layers x heads, are what must fit 32 bits; a pool for which they do not is refused.
-  kvcache::Footprint const footprint{
-    .tile_bytes = 128, .tiles_per_page = 1U << 16, .row_bytes = 32};
+  kvcache::Footprint const footprint =
+    kvcache::PagedHeads<kvcache::half>::footprint({256, 256, 8, 4});
+  CHECK(footprint.page_units() == 1U << 16);
   CHECK(footprint.validate(65'534).why == kvcache::Why::ok);
   CHECK(footprint.validate(65'536).why == kvcache::Why::bad_config);
 }

@@ -21,12 +21,13 @@ llama::Args parse(std::vector<char const*> const& words)
 
 TEST_CASE("parse_args: every argument arrives", "[llama][args]")
 {
-  llama::Args const a =
-    parse({"--model",       "m.gguf", "--prompt",      "hi",    "--n",     "12",
-           "--temp",        "0.8",    "--top-p",       "0.9",   "--seed",  "18446744073709551615",
-           "--kv",          "bf16",   "--threads",     "3",     "--chunk", "7",
-           "--page-tokens", "256",    "--pages",       "99",    "--chat",  "--dump",
-           "d.json",        "--demo", "--no-progress", "--help"});
+  llama::Args const a = parse(
+    {"--model",       "m.gguf", "--prompt",      "hi",     "--n",         "12",
+     "--temp",        "0.8",    "--top-p",       "0.9",    "--seed",      "18446744073709551615",
+     "--kv",          "bf16",   "--threads",     "3",      "--chunk",     "7",
+     "--page-tokens", "256",    "--pages",       "99",     "--chat",      "--dump",
+     "d.json",        "--demo", "--no-progress", "--help", "--tokenizer", "t.bin",
+     "--bench",       "--json", "b.json"});
   CHECK(a.model == "m.gguf");
   CHECK(a.prompt == "hi");
   CHECK(a.n == 12);
@@ -41,6 +42,9 @@ TEST_CASE("parse_args: every argument arrives", "[llama][args]")
   CHECK(a.chat);
   CHECK(a.dump == "d.json");
   CHECK(a.demo);
+  CHECK(a.tokenizer == "t.bin");
+  CHECK(a.bench);
+  CHECK(a.json == "b.json");
   CHECK_FALSE(a.progress);
   CHECK(a.help);
 }
@@ -55,6 +59,7 @@ TEST_CASE("parse_args: defaults", "[llama][args]")
   CHECK(a.pages == 0);
   CHECK(a.progress);
   CHECK(parse({"--demo"}).demo);
+  CHECK(parse({"--bench"}).bench);
   CHECK(parse({"--help"}).help);
 }
 
@@ -87,6 +92,8 @@ TEST_CASE("parse_args: a bad argument gets a sentence with what is right",
     {{"--page-tokens", "257"}, "--page-tokens is '257'; a whole number from 1 to 256 is right"},
     {{"--pages", "0"}, "--pages is '0'"},
     {{"--dump", ""}, "--dump is ''"},
+    {{"--json", ""}, "--json is ''"},
+    {{"--tokenizer", ""}, "--tokenizer is ''; the path of a llama2.c tokenizer is right"},
     {{"--kv", "\x1b[2J"}, "'\\x1b[2J'"},
   };
   for (Case const& bad : cases) {
@@ -113,6 +120,9 @@ TEST_CASE("usage: names every argument", "[llama][args]")
                            "--chat",
                            "--dump",
                            "--demo",
+                           "--bench",
+                           "--json",
+                           "--tokenizer",
                            "--no-progress",
                            "--help"}) {
     CHECK_THAT(text, Contains(name));

@@ -276,8 +276,8 @@ TEST_CASE("Gguf: what is not a file of this kind gets a sentence", "[llama][gguf
   }
   SECTION("a tensor type that is not read, by name and number")
   {
-    b.tensor_info("k", 12, {256}, 0);
-    CHECK_THAT(refusal(b.bytes()), Contains("type Q4_K, number 12; this program reads F32"));
+    b.tensor_info("k", 13, {256}, 0);
+    CHECK_THAT(refusal(b.bytes()), Contains("type Q5_K, number 13; this program reads F32"));
   }
   SECTION("a tensor type nobody knows")
   {

@@ -2,35 +2,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <random>
 #include <vector>
 
 #include "llama/ops.hpp"
 #include "llama/ops_kernels.hpp"
+#include "random_weights.hpp"
 #include "support/catch.hpp"
 
-namespace {
-
-using Random = std::mt19937;
-
-std::vector<llama::Kernels const*> all_kernels()
-{
-  std::vector<llama::Kernels const*> all{&llama::portable_kernels()};
-  if (llama::avx2_kernels() != nullptr) {
-    all.push_back(llama::avx2_kernels());
-  }
-  return all;
-}
-
-std::vector<float> random_floats(std::size_t n, Random& random)
-{
-  std::normal_distribution<float> normal;
-  std::vector<float> out(n);
-  std::generate(out.begin(), out.end(), [&] { return normal(random); });
-  return out;
-}
-
-}  // namespace
+using llama_test::all_kernels;
+using llama_test::Random;
+using llama_test::random_floats;
 
 TEST_CASE("ops: norm, swiglu and add agree with double precision", "[llama][ops]")
 {

@@ -131,6 +131,14 @@ TEST_CASE("SmolLM2: pages, chunks, forks and plain arrays agree", "[llama][smoll
     CHECK(llama_test::same_bits(llama_test::cold_logits(*engine, text, chunk),
                                 paged));  // one order of sums, so equal
   }
+  // The same with rounded activations: whole numbers, and again one order of sums.
+  auto const halves = runner.engine(KvType::f16);
+  Logits const rounded = llama_test::cold_logits(*halves, text, 64);
+  CHECK(llama_test::difference(rounded, paged) <= 0.05);
+  for (std::size_t chunk : {1U, 7U, 512U}) {
+    INFO("chunk " << chunk);
+    CHECK(llama_test::same_bits(llama_test::cold_logits(*halves, text, chunk), rounded));
+  }
   // Forked inside a page after 53 tokens, the rest computed by the fork.
   engine->forget({});
   Ids const start(text.begin(), text.begin() + 53);

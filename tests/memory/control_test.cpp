@@ -19,6 +19,7 @@
 
 #include "memory/starving.hpp"
 #include "support/catch.hpp"
+#include "support/hungry_tree.hpp"
 #include "support/random.hpp"
 
 // The replacements hold for all tests of this program; see `starving.hpp`.
@@ -100,7 +101,7 @@ namespace {
 using kvcache_test::allocations_left;
 using kvcache_test::ran_out;
 using kvcache_test::Random;
-using Plane = kvcache::Control<kvcache::PageAllocator, kvcache::RadixTree, kvcache::Lru>;
+using Plane = kvcache::Control<kvcache::PageAllocator, kvcache_test::HungryTree, kvcache::Lru>;
 
 struct Counts {
   std::uint64_t refused = 0;

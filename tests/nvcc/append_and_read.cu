@@ -108,15 +108,16 @@ bool try_layout(char const* name, bool tree)
   kvcache::BatchView<Layout> const view{
     .segment = {.base = to_device(pool),
                 .table = to_device(std::vector<std::int32_t>{3, 1}),
-                .layer_offset = to_device(std::vector<std::uint32_t>{0, heads}),
+                .layer_offset =
+                  to_device(std::vector<std::uint32_t>{0, footprint.layer_stride(pages)}),
                 .num_pages = pages + 1,
                 .row_stride = 2,
                 .layer_stride = 0,
                 .seq_rows = 1,
                 .head_rows = 0,
-                .page_scale = footprint.tiles_per_page,
-                .head_scale = 1,
-                .unit_bytes = footprint.tile_bytes},
+                .page_scale = footprint.page_units(),
+                .head_scale = footprint.head_units,
+                .unit_bytes = footprint.unit_bytes},
     .map = Layout::map(g),
     .counts = to_device(std::vector<kvcache::Index>{tokens, 1}),
     .token_row = to_device(std::vector<std::uint32_t>(tokens, 0)),
@@ -161,6 +162,9 @@ int main()
     good = try_layout<kvcache::PagedHeads<kvcache::half, 64, 4>>("f16, static", tree) && good;
     good = try_layout<kvcache::PagedHeads<kvcache::bfloat16>>("bf16, dynamic", tree) && good;
     good = try_layout<kvcache::PagedHeads<float, 64>>("f32, page_tokens dynamic", tree) && good;
+    using TokensFirst =
+      kvcache::PagedHeads<kvcache::half, kvcache::dynamic, 4, kvcache::RowOrder::nhd>;
+    good = try_layout<TokensFirst>("f16, tokens first", tree) && good;
   }
   return good ? 0 : 1;
 }

@@ -16,8 +16,8 @@ constexpr std::size_t page_tokens = 2;
 
 /// A small tree by hand: 0 -> 1, 0 -> 2 where 1 and 2 start with the same token.
 struct Parts {
-  detail::SpanStore spans;
-  ChildIndex index{page_tokens, 0};
+  detail::SpanStore spans{8, page_tokens};
+  ChildIndex index{page_tokens, 0, 8};
   detail::PageMap map{8};
   detail::DomainTable domains;
 
@@ -33,7 +33,8 @@ struct Parts {
   void add(std::uint32_t parent, PageCount first, std::vector<Token> const& page, std::uint32_t id)
   {
     std::vector<PageId> const pages = {{id}};
-    SpanBuffer buffer(1, page_tokens);
+    spans.reserve_buffer(1);
+    SpanBuffer buffer = spans.make_buffer(1);
     buffer.append(page.data(), pages.data(), 1, page_tokens);
     std::uint32_t const span = spans.reserve_one();
     index.reserve(spans.size() + 1U);
@@ -47,8 +48,8 @@ struct Parts {
 
   bool check() const
   {
-    return check_links(spans, domains) && check_index(spans, index, page_tokens) &&
-           check_map(spans, map, page_tokens);
+    return check_links(spans, domains) && check_blocks(spans) &&
+           check_index(spans, index, page_tokens) && check_map(spans, map, page_tokens);
   }
 };
 

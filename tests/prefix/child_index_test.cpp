@@ -23,7 +23,8 @@ constexpr Place root{.parent = nil, .domain = DomainId{0}};
 std::uint32_t add(SpanStore& spans, ChildIndex& index, Place place, Text const& page)
 {
   PageId const id{1};
-  SpanBuffer buffer(1, page_tokens);
+  spans.reserve_buffer(1);
+  SpanBuffer buffer = spans.make_buffer(1);
   buffer.append(page.data(), &id, 1, page_tokens);
   std::uint32_t const span = spans.reserve_one();
   index.reserve(spans.size() + 1U);
@@ -58,8 +59,8 @@ using Ids = std::vector<std::uint32_t>;
 
 TEST_CASE("ChildIndex: a page is found below its own place only", "[prefix][child_index]")
 {
-  SpanStore spans;
-  ChildIndex index(page_tokens, 0);
+  SpanStore spans(8, page_tokens);
+  ChildIndex index(page_tokens, 0, 8);
   std::uint32_t const a = add(spans, index, root, {1, 2});
   Place const below{.parent = a, .domain = DomainId{0}};
   Place const other{.parent = nil, .domain = DomainId{1}};
@@ -76,8 +77,8 @@ TEST_CASE("ChildIndex: places whose hashes meet stay apart", "[prefix][child_ind
 {
   // Two domains in which the same page has the same 32-bit hash: a twin that compares tokens alone would
   // give one tenant the page of the other.
-  SpanStore spans;
-  ChildIndex index(page_tokens, 0);
+  SpanStore spans(8, page_tokens);
+  ChildIndex index(page_tokens, 0, 8);
   Text const page = {1, 2};
   std::vector<std::pair<std::uint32_t, std::uint32_t>> hashes;
   for (std::uint32_t d = 0; d < 200'000; ++d) {
@@ -97,8 +98,8 @@ TEST_CASE("ChildIndex: places whose hashes meet stay apart", "[prefix][child_ind
 
 TEST_CASE("ChildIndex: siblings of one first token, newest first", "[prefix][child_index]")
 {
-  SpanStore spans;
-  ChildIndex index(page_tokens, 0);
+  SpanStore spans(8, page_tokens);
+  ChildIndex index(page_tokens, 0, 8);
   for (Token second = 0; second < 5; ++second) {
     add(spans, index, root, {7, second});
     add(spans, index, root, {8, second});
@@ -127,13 +128,15 @@ TEST_CASE("ChildIndex: replace keeps the place in the list", "[prefix][child_ind
 {
   for (std::uint32_t const old : {0U, 1U, 2U}) {
     CAPTURE(old);
-    SpanStore spans;
-    ChildIndex index(page_tokens, 0);
+    SpanStore spans(8, page_tokens);
+    ChildIndex index(page_tokens, 0, 8);
     for (Token second = 0; second < 3; ++second) {
       add(spans, index, root, {7, second});
     }
     std::uint32_t const head = spans.reserve_one();
-    SpanBuffer copy = spans[old].buffer.copy(0, 1, 1, page_tokens);
+    spans.reserve_buffer(1);
+    SpanBuffer copy = spans.make_buffer(1);
+    copy.append(spans[old].buffer.tokens(), spans[old].buffer.pages(page_tokens), 1, page_tokens);
     spans.use(head, std::move(copy));
     spans[head].domain = root.domain;
     spans[head].hash = spans[old].hash;

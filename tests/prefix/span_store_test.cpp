@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvcache/prefix/span_store.hpp>
 
+#include <utility>
+
 #include "support/catch.hpp"
 
 using namespace kvcache;
@@ -9,19 +11,15 @@ using detail::SpanStore;
 
 namespace {
 
-SpanBuffer one_page()
+std::uint32_t make(SpanStore& spans)
 {
   Token const token = 1;
   PageId const page{1};
-  SpanBuffer buffer(1, 1);
-  buffer.append(&token, &page, 1, 1);
-  return buffer;
-}
-
-std::uint32_t make(SpanStore& spans)
-{
   std::uint32_t const id = spans.reserve_one();
-  spans.use(id, one_page());
+  spans.reserve_buffer(1);
+  SpanBuffer buffer = spans.make_buffer(1);
+  buffer.append(&token, &page, 1, 1);
+  spans.use(id, std::move(buffer));
   return id;
 }
 
@@ -30,7 +28,7 @@ std::uint32_t make(SpanStore& spans)
 TEST_CASE("SpanStore: ids are given in order, and the latest returned first",
           "[prefix][span_store]")
 {
-  SpanStore spans;
+  SpanStore spans(8, 1);
   for (std::uint32_t id = 0; id < 20; ++id) {
     CHECK(make(spans) == id);
   }
@@ -47,14 +45,16 @@ TEST_CASE("SpanStore: ids are given in order, and the latest returned first",
 
 TEST_CASE("SpanStore: a reserved id that is not used leaves no trace", "[prefix][span_store]")
 {
-  SpanStore spans;
+  SpanStore spans(8, 1);
   CHECK(spans.reserve_one() == 0);
   CHECK(spans.reserve_one() == 0);
   CHECK(spans.bound() == 0);
   make(spans);
   CHECK(spans.in_domain(0, DomainId{0}));
   CHECK_FALSE(spans.in_domain(0, DomainId{1}));
-  auto const before = spans.bytes(1);
+  auto const before = spans.bytes();
+  CHECK(spans.blocks().num_blocks() == 1);
   spans.release(0);
-  CHECK(before - spans.bytes(1) == 8);  // the buffer of one token and one page id
+  CHECK(spans.blocks().num_blocks() == 0);
+  CHECK(spans.bytes() == before);  // ready for the next one
 }

@@ -33,13 +33,15 @@ class FailAllocation {
   [[nodiscard]] bool struck() const { return fail_in < 0; }
 };
 
-inline void* counted(std::size_t bytes) noexcept
+inline void* counted(std::size_t bytes, std::align_val_t alignment = {}) noexcept
 {
   ++allocations;
   if (fail_in >= 0 && fail_in-- == 0) {
     return nullptr;
   }
-  return std::malloc(bytes != 0 ? bytes : 1);
+  std::size_t const size = bytes != 0 ? bytes : 1;
+  auto const a = static_cast<std::size_t>(alignment);
+  return a == 0 ? std::malloc(size) : std::aligned_alloc(a, (size + a - 1) / a * a);
 }
 
 }  // namespace kvcache_test
@@ -62,6 +64,27 @@ inline void* counted(std::size_t bytes) noexcept
 [[gnu::noinline]] void* operator new[](std::size_t bytes, std::nothrow_t const&) noexcept
 {
   return kvcache_test::counted(bytes);
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment)
+{
+  if (void* const memory = kvcache_test::counted(bytes, alignment)) {
+    return memory;
+  }
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes,
+                                     std::align_val_t alignment,
+                                     std::nothrow_t const&) noexcept
+{
+  return kvcache_test::counted(bytes, alignment);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept
+{
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept
+{
+  std::free(memory);
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept
 {

@@ -93,6 +93,7 @@ void append(C& cache, kvcache::Sequence const& sequence, Tokens const& tokens, T
 
 /// Opens `prompt` and computes what is not cached.
 template <class C>
+  requires requires { typename C::View; }  // a plane has its own, in plane.hpp
 kvcache::Sequence prefilled(C& cache, Tokens const& prompt)
 {
   auto sequence = cache.open({.tokens = prompt});

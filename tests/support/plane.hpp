@@ -29,41 +29,48 @@ inline Tokens numbers(kvcache::Token first, kvcache::Token last)
   return out;
 }
 
-inline Plane make_plane(kvcache::ControlOptions const& options)
+template <class P = Plane>
+P make_plane(kvcache::ControlOptions const& options)
 {
-  auto made = Plane::create(options);
+  auto made = P::create(options);
   REQUIRE(made);
   return std::move(*made);
 }
 
 /// Pages of 4 tokens.
-inline Plane make_plane(kvcache::PageCount pages)
+template <class P = Plane>
+P make_plane(kvcache::PageCount pages)
 {
-  return make_plane({.pages = pages, .page_tokens = 4, .max_sequences = 8, .max_step_tokens = 256});
+  return make_plane<P>(
+    {.pages = pages, .page_tokens = 4, .max_sequences = 8, .max_step_tokens = 256});
 }
 
-inline kvcache::SequenceId open(Plane& plane, Tokens const& prompt)
+template <class P>
+kvcache::SequenceId open(P& plane, Tokens const& prompt)
 {
   auto id = plane.open({.tokens = prompt});
   REQUIRE(id);
   return *id;
 }
 
-inline kvcache::SequenceId fork(Plane& plane, kvcache::SequenceId from)
+template <class P>
+kvcache::SequenceId fork(P& plane, kvcache::SequenceId from)
 {
   auto id = plane.fork(from);
   REQUIRE(id);
   return *id;
 }
 
-inline kvcache::StepId begin(Plane& plane)
+template <class P>
+kvcache::StepId begin(P& plane)
 {
   auto id = plane.begin();
   REQUIRE(id);
   return *id;
 }
 
-inline void add(Plane& plane, kvcache::StepId step, kvcache::SequenceId id, Tokens const& tokens)
+template <class P>
+void add(P& plane, kvcache::StepId step, kvcache::SequenceId id, Tokens const& tokens)
 {
   auto const added = plane.add(step, id, {tokens});
   REQUIRE(added);
@@ -71,10 +78,8 @@ inline void add(Plane& plane, kvcache::StepId step, kvcache::SequenceId id, Toke
 }
 
 /// Adds tokens that may be accepted in part.
-inline void add_draft(Plane& plane,
-                      kvcache::StepId step,
-                      kvcache::SequenceId id,
-                      Tokens const& tokens)
+template <class P>
+void add_draft(P& plane, kvcache::StepId step, kvcache::SequenceId id, Tokens const& tokens)
 {
   auto const added = plane.add(step, id, {.tokens = tokens, .draft = true});
   REQUIRE(added);
@@ -82,7 +87,8 @@ inline void add_draft(Plane& plane,
 }
 
 /// A whole step that appends `tokens` to `id`.
-inline void append(Plane& plane, kvcache::SequenceId id, Tokens const& tokens)
+template <class P>
+void append(P& plane, kvcache::SequenceId id, Tokens const& tokens)
 {
   kvcache::StepId const step = begin(plane);
   add(plane, step, id, tokens);
@@ -91,7 +97,8 @@ inline void append(Plane& plane, kvcache::SequenceId id, Tokens const& tokens)
 }
 
 /// Likewise, as a draft that is accepted whole: attaches to nothing.
-inline void append_draft(Plane& plane, kvcache::SequenceId id, Tokens const& tokens)
+template <class P>
+void append_draft(P& plane, kvcache::SequenceId id, Tokens const& tokens)
 {
   kvcache::StepId const step = begin(plane);
   add_draft(plane, step, id, tokens);
@@ -100,7 +107,9 @@ inline void append_draft(Plane& plane, kvcache::SequenceId id, Tokens const& tok
 }
 
 /// A sequence that has computed all of `prompt` but what was cached.
-inline kvcache::SequenceId prefilled(Plane& plane, Tokens const& prompt)
+template <class P>
+  requires(!requires { typename P::View; })  // a cache has its own, in facade.hpp
+kvcache::SequenceId prefilled(P& plane, Tokens const& prompt)
 {
   kvcache::SequenceId const id = open(plane, prompt);
   auto const cached = plane.info(id)->length;
@@ -109,12 +118,14 @@ inline kvcache::SequenceId prefilled(Plane& plane, Tokens const& prompt)
 }
 
 /// Leaves `prompt` in the tree and nobody using it.
-inline void cache_only(Plane& plane, Tokens const& prompt)
+template <class P>
+void cache_only(P& plane, Tokens const& prompt)
 {
   REQUIRE(plane.close(prefilled(plane, prompt)));
 }
 
-inline std::vector<std::uint32_t> pages(Plane const& plane, kvcache::SequenceId id)
+template <class P>
+std::vector<std::uint32_t> pages(P const& plane, kvcache::SequenceId id)
 {
   std::vector<std::uint32_t> out;
   for (kvcache::PageId const page : plane.table(id)) {
@@ -123,12 +134,14 @@ inline std::vector<std::uint32_t> pages(Plane const& plane, kvcache::SequenceId 
   return out;
 }
 
-inline kvcache::Index cached_rows(Plane const& plane, Tokens const& prompt)
+template <class P>
+kvcache::Index cached_rows(P const& plane, Tokens const& prompt)
 {
   return plane.probe({.tokens = prompt}).rows;
 }
 
-inline void check_sound(Plane const& plane)
+template <class P>
+void check_sound(P const& plane)
 {
   kvcache::Report const report = plane.check_invariants();
   CAPTURE(report.broken != nullptr ? report.broken : "", report.where);

@@ -54,10 +54,22 @@ class PageAllocator {
     if (out.size() > num_free()) {
       return false;
     }
-    for (PageId& page : out) {
-      page = depth_ != 0 ? stack_[--depth_] : PageId{++fresh_};
-      ++counts_[page.value];
+    // Counts are numbers as the members are: in registers these need not be read anew after each count.
+    PageId const* const top = stack_.data() + depth_;
+    std::uint32_t* const counts = counts_.data();
+    std::size_t const recycled = out.size() < depth_ ? out.size() : depth_;
+    for (std::size_t i = 0; i < recycled; ++i) {
+      PageId const page = *(top - 1 - i);
+      out[i] = page;
+      counts[page.value] = returned | 1;
     }
+    depth_ -= static_cast<PageCount>(recycled);
+    PageCount fresh = fresh_;
+    for (std::size_t i = recycled; i < out.size(); ++i) {
+      out[i] = PageId{++fresh};
+      counts[fresh] = 1;
+    }
+    fresh_ = fresh;
     return true;
   }
 
@@ -96,6 +108,30 @@ class PageAllocator {
       push(page);
     }
     return left;
+  }
+
+  /// `release` of each page, the first one first: the last of them is the next to be given out.
+  /// **Cost** O(pages.size()).
+  void release(std::span<PageId const> pages) noexcept
+  {
+    std::uint32_t* const counts = counts_.data();
+    PageId* top = stack_.data() + depth_;
+    PageCount const capacity = capacity_;
+    for (PageId const page : pages) {
+      std::uint32_t const before = page.value <= capacity ? counts[page.value] : 0;
+      if (before == (returned | 1)) [[likely]] {  // its only holder, and not for the first time
+        counts[page.value] = returned;
+        *top++ = page;
+        continue;
+      }
+      KVCACHE_EXPECTS((before & ~returned) != 0,
+                      "kvcache: release needs a page that somebody holds");
+      counts[page.value] = before == 1 ? returned : before - 1;
+      if (before == 1) {
+        *top++ = page;
+      }
+    }
+    depth_ = static_cast<PageCount>(top - stack_.data());
   }
 
   /// How many holders `page` has; 0 for a free page, page 0, and ids that do not exist.

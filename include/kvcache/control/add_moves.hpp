@@ -6,6 +6,7 @@
 #include <kvcache/control/step_state.hpp>
 #include <kvcache/control/table_moves.hpp>
 #include <kvcache/core/check.hpp>
+#include <kvcache/core/first_room.hpp>
 #include <kvcache/core/ids.hpp>
 
 #include <cstddef>
@@ -68,13 +69,16 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   void reserve(StepState& t, SequenceState& s, ChunkState const& c)
   {
     auto const rows = static_cast<std::size_t>(c.attached) + static_cast<std::size_t>(c.tokens);
+    if (t.chunks.capacity() == 0) {
+      make_first_room(t);
+    }
     t.orphan_room += s.table.size() + twins.size() + c.taken + 1;
     reserve_to(t.orphans, t.orphan_room);
     reserve_to(t.tokens, t.tokens.size() + rows);
     reserve_to(t.chunks, t.chunks.size() + 1);
     if (c.tree) {
       reserve_to(t.parents, t.parents.size() + rows);
-      s.strays.reserve(rows);
+      s.strays.reserve(static_cast<std::size_t>(Plan::max_tree_tokens));
     }
     reserve_to(t.pending, t.pending.size() + pages_of(c.tokens) + 1);
     reserve_to(s.table, s.table.size() + twins.size() + c.taken + 1);
@@ -183,7 +187,9 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     if (c.unpublished) {
       book.republish(t.reclaimed);
     }
-    book.restore(t.reclaimed, c.reclaimed);
+    if (!c.in_place) {
+      book.restore(t.reclaimed, c.reclaimed);
+    }
   }
 
   /// Takes the chunk's pending pages out of the index.
@@ -263,6 +269,22 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       parent = twin;
     }
     drop_torn(twins, chunk.media.empty() ? s.media : this->declared, start, p);
+  }
+
+  /// Made for the first step that an object is used for; where a step needs more, arrays double.
+  void make_first_room(StepState& t) const
+  {
+    std::size_t const chunks = first_room(options.max_sequences);
+    std::size_t const pages = first_room(options.pages);
+    t.tokens.reserve(8 * first_room(static_cast<std::size_t>(options.max_step_tokens)));
+    t.pending.reserve(pages);
+    t.orphans.reserve(2 * pages);
+    t.orphan_tables.reserve(pages);
+    t.plan.tables.reserve(chunks);
+    t.plan.ids.reserve(2 * pages);
+    t.plan.copies.reserve(chunks);
+    t.plan.chunks.reserve(chunks);
+    t.chunks.reserve(chunks);  // last: what fails before is tried again
   }
 
   /// The page that the chunk must copy before it writes.

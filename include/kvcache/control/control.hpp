@@ -14,6 +14,7 @@
 #include <kvcache/control/stats.hpp>
 #include <kvcache/control/step_state.hpp>
 #include <kvcache/core/check.hpp>
+#include <kvcache/core/first_room.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/core/result.hpp>
 
@@ -40,7 +41,7 @@
 /// meanwhile: the rules, and the failure that each prevents, are in `docs/life-of-a-token.md`.
 ///
 /// Cost: open O(prompt); add and commit O(tokens + pages touched); fork and close O(pages). A step in
-/// steady state allocates nothing but room in the index for pages that it completes.
+/// steady state allocates nothing.
 /// **Threads** one owner; const calls may run beside each other.
 
 namespace kvcache::inline v0_1 {
@@ -64,7 +65,10 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
       return error;
     }
     std::optional<Control> made;
-    if (!detail::memory_sufficed_for([&] { made.emplace(Control(options, policies)); })) {
+    if (!detail::memory_sufficed_for([&] {
+          made.emplace(Control(options, policies));
+          made->outcomes_.reserve(detail::first_room(options.max_sequences));
+        })) {
       return detail::no_memory_for_pages(options.pages);
     }
     return std::move(*made);
@@ -95,6 +99,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     empty->id = StepId{state_.next_step++};
     empty->stream = stream;
     empty->stage = Stage::open;
+    state_.latest = empty;
     return empty->id;
   }
 
@@ -105,71 +110,10 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   /// **Errors** a `Shortage`, nothing changed.
   [[nodiscard]] Result<Index, Shortage> add(StepId id, SequenceId sequence, Chunk const& chunk)
   {
-    StepState* const t = state_.find(id, Stage::open);
-    if (t == nullptr) {
-      return refused(detail::stale(id));
+    if (state_.add_in_place(id, sequence, chunk)) {
+      return chunk.tokens.empty() ? chunk.count : static_cast<Index>(chunk.tokens.size());
     }
-    detail::SequenceState* const s = state_.find(sequence);
-    if (s == nullptr || s->suspended) {
-      return refused(unusable(sequence));
-    }
-    if (s->last_added[t->stream.value] == id ||
-        s->num_flights == detail::SequenceState::max_flights ||
-        (s->stream != t->stream && state_.in_flight(s->bound_until))) {
-      return refused(detail::in_step(sequence));
-    }
-    if (state_.has_tree(*s)) {
-      return refused(detail::behind_tree(sequence));
-    }
-    Index const end = state_.planned_end(*s);
-    if (s->media.empty() && detail::is_next_token(chunk, end, t->planned_tokens, options()) &&
-        state_.add_in_place(*t, sequence, *s, chunk, end)) {
-      return entered(*t, *s);
-    }
-    if (Error const error = detail::check(chunk, end, t->planned_tokens, options());
-        error.why != Why::ok) {
-      return refused(error);
-    }
-    bool const media = !s->media.empty() || !chunk.media.empty() || owns(*s, chunk.tokens);
-    Error named = media ? Error{} : detail::check(chunk.tokens, options().vocabulary);
-    Chunk const& text = media ? state_.renamed : chunk;
-    if (!media && named.why == Why::ok && chunk.tokens.empty() &&
-        state_.add_in_place(*t, sequence, *s, chunk, end)) {
-      return entered(*t, *s);
-    }
-    detail::ChunkState c = state_.blank;
-    if (named.why == Why::ok && !detail::memory_sufficed_for([&] {
-          if (media) {
-            state_.renamed = chunk;
-            named = detail::name_chunk(state_, *s, id, end, state_.renamed);
-          }
-          if (named.why == Why::ok) {
-            state_.draft(*t, sequence, *s, text, c);
-            state_.reserve(*t, *s, c);
-          }
-        })) {
-      return refused(detail::no_memory(chunk.tokens.size()));
-    }
-    if (named.why != Why::ok) {
-      return refused(named);
-    }
-    if (!state_.grow(*t, *s, c)) {
-      state_.stats.shortages += 1;
-      return Shortage{
-        .why = Why::no_pages,
-        .need = c.taken,
-        .free = state_.book.num_free() + state_.book.fences().num_waiting(t->stream),
-        .evictable = state_.evictable(t->stream),
-        .fenced = detail::fenced_pages(state_) - state_.book.fences().num_waiting(t->stream)};
-    }
-    (void)detail::memory_sufficed_for([&] { state_.pend(*t, *s, c, text.tokens); });
-    if (!chunk.media.empty()) {
-      s->media.swap(state_.declared);
-    }
-    detail::append_reserved(t->tokens, text.tokens);
-    detail::append_reserved(t->parents, chunk.parents);
-    t->chunks.push_back(c);  // within the reserve
-    return entered(*t, *s);
+    return add_anywhere(id, sequence, chunk);
   }
 
   /// Closes the step for adding and makes its plan. What it makes pending is found by the stream from now on.
@@ -189,11 +133,11 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     }
     state_.find_unwanted(*t);
     if (!detail::memory_sufficed_for([&] { detail::make_plan(state_, *t); })) {
-      t->plan.clear();
+      detail::unmake_plan(*t);
       return detail::no_memory(t->tokens.size());
     }
     if (auto applied = apply(std::as_const(t->plan)); !applied) {
-      t->plan.clear();
+      detail::unmake_plan(*t);
       return applied;
     }
     state_.settle_orphans(*t);
@@ -241,23 +185,18 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     if (!detail::memory_sufficed_for([&] { reserve_names(*t, outcomes); })) {
       return detail::no_memory(t->tokens.size());
     }
-    StreamId const stream = t->stream;
-    Outcome whole{};
-    state_.commit(*t, [&](std::size_t i, detail::ChunkState const& c) -> Outcome const& {
-      if (!outcomes.empty()) {
-        return outcomes[i];
-      }
-      whole.accepted = c.tokens;
-      return whole;
-    });
-    state_.cuts.clear();
-    fail_doomed(stream);
+    retire(*t, {.each = outcomes, .accepted = {}});
     return Done{};
   }
 
   /// As above, with the number of accepted tokens of each planned chunk; none was planned by count.
   Result<Done> commit(StepId id, std::span<Index const> accepted)
   {
+    StepState* const t = state_.find(id, Stage::submitted);
+    if (t != nullptr && t == oldest(t->stream) && detail::fit(accepted, *t)) {
+      retire(*t, {.each = {}, .accepted = accepted});
+      return Done{};
+    }
     outcomes_.clear();
     if (!detail::memory_sufficed_for([&] { detail::reserve_to(outcomes_, accepted.size()); })) {
       return detail::no_memory(accepted.size());
@@ -303,6 +242,70 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
 
   using StepState = detail::StepState;
 
+  /// `add` of a chunk that needs more than room in its sequence's last page, or that is refused.
+  [[nodiscard, gnu::noinline]] Result<Index, Shortage> add_anywhere(StepId id,
+                                                                    SequenceId sequence,
+                                                                    Chunk const& chunk)
+  {
+    StepState* const t = state_.find(id, Stage::open);
+    if (t == nullptr) {
+      return refused(detail::stale(id));
+    }
+    detail::SequenceState* const s = state_.find(sequence);
+    if (s == nullptr || s->suspended) {
+      return refused(unusable(sequence));
+    }
+    if (s->added_to(t->stream) == id || s->num_flights == detail::SequenceState::max_flights ||
+        (s->stream != t->stream && state_.in_flight(s->bound_until))) {
+      return refused(detail::in_step(sequence));
+    }
+    if (state_.has_tree(*s)) {
+      return refused(detail::behind_tree(sequence));
+    }
+    Index const end = state_.planned_end(*s);
+    if (Error const error = detail::check(chunk, end, t->planned_tokens, options());
+        error.why != Why::ok) {
+      return refused(error);
+    }
+    bool const media = !s->media.empty() || !chunk.media.empty() || owns(*s, chunk.tokens);
+    Error named = media ? Error{} : detail::check(chunk.tokens, options().vocabulary);
+    Chunk const& text = media ? state_.renamed : chunk;
+    detail::ChunkState c;
+    if (named.why == Why::ok && !detail::memory_sufficed_for([&] {
+          if (media) {
+            state_.renamed = chunk;
+            named = detail::name_chunk(state_, *s, id, end, state_.renamed);
+          }
+          if (named.why == Why::ok) {
+            state_.draft(*t, sequence, *s, text, c);
+            state_.reserve(*t, *s, c);
+          }
+        })) {
+      return refused(detail::no_memory(chunk.tokens.size()));
+    }
+    if (named.why != Why::ok) {
+      return refused(named);
+    }
+    if (!state_.grow(*t, *s, c)) {
+      state_.stats.shortages += 1;
+      return Shortage{
+        .why = Why::no_pages,
+        .need = c.taken,
+        .free = state_.book.num_free() + state_.book.fences().num_waiting(t->stream),
+        .evictable = state_.evictable(t->stream),
+        .fenced = detail::fenced_pages(state_) - state_.book.fences().num_waiting(t->stream)};
+    }
+    (void)detail::memory_sufficed_for([&] { state_.pend(*t, *s, c, text.tokens); });
+    if (!chunk.media.empty()) {
+      s->media.swap(state_.declared);
+    }
+    detail::append_reserved(t->tokens, text.tokens);
+    detail::append_reserved(t->parents, chunk.parents);
+    t->chunks.push_back(c);  // within the reserve
+    state_.enter_step(*t, *s, c);
+    return c.tokens;
+  }
+
   [[nodiscard]] StepState* oldest(StreamId stream) noexcept
   {
     StepState* found = nullptr;
@@ -312,6 +315,14 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
       }
     }
     return found;
+  }
+  /// **Pre** the outcomes were checked, and the step is the oldest of its stream.
+  void retire(StepState& t, detail::Outcomes const& outcomes)
+  {
+    StreamId const stream = t.stream;
+    state_.commit(t, outcomes);
+    state_.cuts.clear();
+    fail_doomed(stream);
   }
   void fail_doomed(StreamId stream) noexcept
   {
@@ -343,17 +354,6 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     auto const at = [](Token const* token) { return reinterpret_cast<std::uintptr_t>(token); };
     return at(tokens.data()) >= at(s.tokens.data()) &&
            at(tokens.data()) < at(s.tokens.data() + s.tokens.size());
-  }
-  /// The step's last chunk is in flight. Returns the rows that it plans.
-  [[gnu::always_inline]] static Index entered(StepState& t, detail::SequenceState& s) noexcept
-  {
-    s.flights[s.num_flights++] = {&t, static_cast<std::uint32_t>(t.chunks.size() - 1)};
-    s.last_added[t.stream.value] = t.id;
-    s.bound_until = t.id;
-    s.stream = t.stream;
-    t.planned_tokens += static_cast<std::size_t>(t.chunks.back().tokens);
-    t.counted = t.counted || !t.chunks.back().named;
-    return t.chunks.back().tokens;
   }
   [[nodiscard]] static Shortage refused(Error const& error) noexcept
   {

@@ -11,6 +11,7 @@
 #include <kvcache/control/stats.hpp>
 #include <kvcache/control/step_state.hpp>
 #include <kvcache/core/check.hpp>
+#include <kvcache/core/first_room.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/prefix/match.hpp>
 
@@ -41,6 +42,15 @@ template <class T>
     __builtin_unreachable();
   }
   return v.emplace_back(x);
+}
+/// As above, by a `T` made of nothing.
+template <class T>
+[[gnu::always_inline]] inline T& push_reserved(std::vector<T>& v) noexcept
+{
+  if (v.size() == v.capacity()) {
+    __builtin_unreachable();
+  }
+  return v.emplace_back();
 }
 /// `v` grows by what `more` holds, for which it has room. A step of decoding adds one at a time, which `insert` is slow at.
 template <class T, class Range>
@@ -76,6 +86,9 @@ struct ControlState {
     free_slots.reserve(o.max_sequences);
     free_rows.reserve(o.max_sequences);
     cuts.reserve(o.max_sequences);
+    twins.reserve(first_room(o.pages));
+    text.reserve(8 * first_room(static_cast<std::size_t>(o.max_step_tokens)));
+    stuck.reserve(first_room(o.pages));
     for (StepState& step : steps) {
       step.rows.reserve(o.max_sequences);
     }
@@ -93,6 +106,7 @@ struct ControlState {
   std::vector<StepState> steps;           // of stream s: [s * steps_per_stream, ...), oldest first
   Stats stats;                            // the counters; the rest is filled in on demand
   std::uint64_t next_step = 1;
+  StepState* latest = nullptr;  // that was begun last: most calls ask for it
   std::vector<Cut>
     cuts;  // sequences that a failed step cut back, until the next call that fails one
   std::vector<PinState> pins;
@@ -102,6 +116,7 @@ struct ControlState {
   std::vector<Token> named;         // of `open` and `add`, likewise: a text with names
   Chunk renamed;                    // of `add`, likewise
   std::vector<NamedSpan> declared;  // of `add`, likewise: what its sequence will have
+  std::vector<bool> stuck;          // of `evictable`, likewise
 
   [[nodiscard]] PageCount pages_of(std::size_t tokens) const noexcept
   {
@@ -132,6 +147,9 @@ struct ControlState {
   /// The step that is open or in flight under this id, or null.
   [[nodiscard]] StepState const* step_of(StepId id) const noexcept
   {
+    if (latest != nullptr && latest->id == id && latest->stage != Stage::none) {
+      return latest;
+    }
     for (StepState const& step : steps) {
       if (step.stage != Stage::none && step.id == id) {
         return &step;
@@ -166,11 +184,18 @@ struct ControlState {
   /// Cached pages that a step of `stream` could have evicted. **Cost** O(1) where no step in flight keeps some of them.
   [[nodiscard]] PageCount evictable(StreamId stream) const noexcept
   {
+    std::vector<bool> use;  // const calls may run beside each other
+    return evictable(stream, use);
+  }
+  [[nodiscard]] PageCount evictable(StreamId stream) noexcept { return evictable(stream, stuck); }
+  [[nodiscard]] PageCount evictable(StreamId stream, std::vector<bool>& use) const noexcept
+  {
     bool all = !book.fences().others_than(stream);
     for (StepState const& step : steps) {
-      all = all && step.pending.empty();
+      all = all && step.pending.empty() &&
+            !step.orphaned;  // of which a page may be left without those before it
     }
-    return all ? book.num_cached() : book.num_evictable(stream);
+    return all ? book.num_cached() : book.num_evictable(stream, use);
   }
   /// Pages that the table of the sequence has: those of its rows, and those that strays lie in.
   [[nodiscard]] PageCount pages_kept(SequenceState const& s) const noexcept

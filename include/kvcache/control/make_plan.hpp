@@ -14,8 +14,17 @@
 
 namespace kvcache::inline v0_1::detail {
 
+/// Takes back what `make_plan` did.
+inline void unmake_plan(StepState& t) noexcept
+{
+  t.plan.clear();
+  for (ChunkState& c : t.chunks) {
+    c.planned = false;
+  }
+}
+
 /// Writes the step's plan. Chunks that only attach are left out, and orphans to whose
-/// pages nobody attached.
+/// pages nobody attached. Of a chunk in a page that the pools know, nothing is left to note but that it is planned.
 /// **Errors** `std::bad_alloc`; the plan is then in part.
 template <class State>
 void make_plan(State const& state, StepState& t)
@@ -25,7 +34,8 @@ void make_plan(State const& state, StepState& t)
   plan.step = t.id;
   plan.stream = t.stream;
   plan.slot = static_cast<std::uint32_t>(&t - state.steps.data());
-  reserve_to(plan.chunks, t.chunks.size());
+  plan.chunks.resize(t.chunks.size());
+  std::size_t planned = 0;
   auto const write_row = [&plan](RowId row, std::span<PageId const> table, PageCount first) {
     if (first < table.size()) {
       auto const count = static_cast<std::uint32_t>(table.size()) - first;
@@ -33,7 +43,13 @@ void make_plan(State const& state, StepState& t)
       plan.ids.insert(plan.ids.end(), table.begin() + first, table.end());
     }
   };
-  for (ChunkState const& c : t.chunks) {
+  for (ChunkState& c : t.chunks) {
+    if (SequenceState const& s = state.sequences[c.sequence.slot];
+        c.in_place && c.counts() && s.synced == s.table.size()) {
+      c.planned = true;
+      plan.chunks[planned++] = {c.sequence, s.row, c.first_index, c.tokens, c.slack};
+      continue;
+    }
     if (c.copies() &&
         c.copy_rows > 0) {  // an orphan's too: its sequence, or a fork, may have kept the copy
       plan.copies.push_back({c.copy_source, c.copy_target, c.copy_rows});
@@ -57,22 +73,23 @@ void make_plan(State const& state, StepState& t)
       write_row(s.row, s.table, c.copies() ? smaller(s.synced, c.copy_at) : s.synced);
     }
     if (c.tokens > 0) {
-      push_reserved(plan.chunks,
-                    PlannedChunk{c.sequence,
-                                 c.orphan ? c.orphan_row : s.row,
-                                 c.first_index,
-                                 c.tokens,
-                                 c.slack,
-                                 parents_at});
+      plan.chunks[planned++] = {
+        c.sequence, c.orphan ? c.orphan_row : s.row, c.first_index, c.tokens, c.slack, parents_at};
     }
   }
+  plan.chunks.resize(planned);
 }
 
 /// Notes that the pools will hold what the plan says.
 template <class State>
 void mark_planned(State& state, StepState& t) noexcept
 {
+  std::uint64_t rows = 0;
   for (ChunkState& c : t.chunks) {
+    if (c.planned) {
+      rows += static_cast<std::uint64_t>(c.tokens);
+      continue;
+    }
     if (c.dead || (c.orphan && c.orphan_pages == 0)) {
       continue;
     }
@@ -88,9 +105,10 @@ void mark_planned(State& state, StepState& t) noexcept
       state.stats.moved_rows += s.strays.size();
       s.strays.clear();
     }
-    state.stats.planned_rows += static_cast<std::uint64_t>(c.tokens);
+    rows += static_cast<std::uint64_t>(c.tokens);
     state.stats.attached_rows += static_cast<std::uint64_t>(c.attached);
   }
+  state.stats.planned_rows += rows;
   state.stats.copied_pages += t.plan.copies.size();
 }
 

@@ -5,6 +5,7 @@
 #include <kvcache/control/page_ledger.hpp>
 #include <kvcache/control/reclaimed.hpp>
 #include <kvcache/core/check.hpp>
+#include <kvcache/core/first_room.hpp>
 #include <kvcache/core/ids.hpp>
 
 #include <cstddef>
@@ -33,13 +34,14 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   {
     return this->num_free() + fences_.num_waiting(stream) + cached_;
   }
-  /// Cached pages that a step of `stream` could have evicted now. **Cost** O(pages), allocates; without memory it counts
-  /// all that are cached.
-  [[nodiscard]] PageCount num_evictable(StreamId stream) const noexcept
+  /// Cached pages that a step of `stream` could have evicted now; `stuck` is for its use. **Cost** O(pages); without memory
+  /// it counts all that are cached.
+  [[nodiscard]] PageCount num_evictable(StreamId stream, std::vector<bool>& stuck) const noexcept
   {
     PageCount evictable = this->num_cached();
     (void)detail::memory_sufficed_for([&] {
-      evictable = detail::count_evictable(tree_, policy_, fences_, allocator_.capacity(), stream);
+      evictable =
+        detail::count_evictable(tree_, policy_, fences_, allocator_.capacity(), stream, stuck);
     });
     return evictable;
   }
@@ -57,10 +59,11 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     }
     std::size_t const skips =
       fences_.others_than(stream) ? std::size_t{policy_.size()} * 2 : std::size_t{policy_.size()};
-    grow(journal.entries_, missing + skips);
-    grow(journal.pages_, missing);
-    grow(journal.tokens_,
-         static_cast<std::size_t>(missing) * static_cast<std::size_t>(page_tokens_));
+    std::size_t const few = detail::first_room(allocator_.capacity());
+    auto const p = static_cast<std::size_t>(page_tokens_);
+    grow(journal.entries_, missing + skips, few);
+    grow(journal.pages_, missing, few);
+    grow(journal.tokens_, missing * p, few * p);
   }
 
   /// Takes pages for a step of `stream` and returns how many of them, the last ones, had waited; `nil` where there are
@@ -174,11 +177,13 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   using Base::tree_;
   using Base::uses_;
 
+  /// Room for `more`; the first time for `few` at least.
   template <class T>
-  static void grow(std::vector<T>& v, std::size_t more)
+  static void grow(std::vector<T>& v, std::size_t more, std::size_t few)
   {
     if (v.capacity() - v.size() < more) {
-      v.reserve(v.size() + more > 2 * v.capacity() ? v.size() + more : 2 * v.capacity());
+      std::size_t const room = v.capacity() == 0 ? few : 2 * v.capacity();
+      v.reserve(v.size() + more > room ? v.size() + more : room);
     }
   }
 

@@ -4,6 +4,7 @@
 #include <kvcache/control/events.hpp>
 #include <kvcache/control/fences.hpp>
 #include <kvcache/core/check.hpp>
+#include <kvcache/core/first_room.hpp>
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/core/zero_array.hpp>
@@ -332,12 +333,15 @@ class PageLedger {
   void reserve_span()
   {
     std::uint32_t const bound = tree_.span_id_bound() + 1;
-    if (tags_.size() < bound) {
-      tags_.resize(bound);
+    if (tags_.size() >= bound) {
+      return;
     }
-    if (!policy_.reserve(bound)) {
+    auto const first = static_cast<std::uint32_t>(first_room(allocator_.capacity())) + 1;
+    std::uint32_t const spans = bound < first ? first : 2 * bound;
+    if (!policy_.reserve(spans)) {
       out_of_memory();
     }
+    tags_.resize(spans);
   }
   [[nodiscard]] SpanFacts facts(SpanId span) const noexcept
   {

@@ -158,17 +158,21 @@ namespace kvcache::inline v0_1::detail {
   return chunk.parents.empty() ? Error{} : check_parents(chunk);
 }
 
-/// The chunk is one token with a name, and `check` finds no fault in it: what most chunks of an engine are.
-[[nodiscard]] inline bool is_next_token(Chunk const& chunk,
-                                        Index end,
-                                        std::size_t step_tokens,
-                                        ControlOptions const& options) noexcept
+/// There is a number for each planned chunk, and `check` would find no fault in it: what most steps of an engine give.
+[[nodiscard]] inline bool fit(std::span<Index const> accepted, StepState const& step) noexcept
 {
-  return chunk.tokens.size() == 1 && chunk.count == 0 && chunk.parents.empty() &&
-         chunk.media.empty() && chunk.tokens[0] >= 0 &&
-         (options.vocabulary == 0 || chunk.tokens[0] < options.vocabulary) &&
-         step_tokens < static_cast<std::size_t>(options.max_step_tokens) &&
-         end < options.max_sequence_tokens;
+  std::size_t planned = 0;
+  for (ChunkState const& c : step.chunks) {
+    if (!c.planned) {
+      continue;
+    }
+    Index const n = planned < accepted.size() ? accepted[planned] : -1;
+    if (!c.named || c.tree || (n != c.tokens && (!c.draft || n < 0 || n > c.tokens))) {
+      return false;
+    }
+    planned += 1;
+  }
+  return planned == accepted.size() && planned != 0;
 }
 
 /// The outcomes of a step's planned chunks.

@@ -21,6 +21,22 @@
 
 namespace kvcache::inline v0_1::detail {
 
+/// What the caller says of a step's planned chunks, in order: an outcome for each, a number for each, or nothing, which
+/// is all of all.
+struct Outcomes {
+  std::span<Outcome const> each;
+  std::span<Index const> accepted;
+
+  [[nodiscard]] Index accepted_of(std::size_t i, ChunkState const& c) const noexcept
+  {
+    return !accepted.empty() ? accepted[i] : !each.empty() ? each[i].accepted : c.tokens;
+  }
+  [[nodiscard]] Outcome of(std::size_t i, ChunkState const& c) const noexcept
+  {
+    return !each.empty() ? each[i] : Outcome{.accepted = accepted_of(i, c)};
+  }
+};
+
 /// See the file comment.
 template <class Allocator, class Prefix, class Replacement>
 struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
@@ -31,24 +47,20 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
   using Base::pages_of;
   using Stage = StepState::Stage;
 
-  /// Retires a step that ran. `outcome(i)` tells of the i-th planned chunk.
-  template <class OutcomeOf>
-  void commit(StepState& t, OutcomeOf&& outcome_of)
+  /// Retires a step that ran.
+  void commit(StepState& t, Outcomes const& outcomes)
   {
-    Outcome const nothing{};
     std::size_t planned = 0;
+    bool publishes = false;
     for (ChunkState& c : t.chunks) {
-      Outcome const& outcome = c.planned ? outcome_of(planned++, c) : nothing;
-      if (c.copies()) {
-        book.release(c.copy_source);
-        c.copy_source = zero_page;
+      std::size_t const i = planned;
+      planned += c.planned ? 1 : 0;
+      if (c.in_place && c.planned && c.counts()) {
+        accept_in_place(t, c, outcomes, i);
+      } else {
+        accept_anywhere(t, c, c.planned ? outcomes.of(i, c) : Outcome{});
       }
-      for (PageCount i = 0; i < c.pending; ++i) {
-        book.settle(t.pending[c.pending_at + i], c.pending_index + i);
-      }
-      if (c.counts()) {
-        accept(t, c, outcome);
-      }
+      publishes = publishes || c.completes;
     }
     for (std::size_t k = t.pending.empty() ? 0 : t.chunks.size(); k-- > 0;) {
       ChunkState const& c = t.chunks[k];
@@ -56,10 +68,10 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
         book.release(t.pending[c.pending_at + i]);
       }
     }
-    for (ChunkState const& c : t.chunks) {
-      SequenceState& s = this->sequences[c.sequence.slot];
-      if (c.counts() && this->has_whole_page(s)) {
-        (void)memory_sufficed_for([&] { this->publish(s); });
+    for (std::size_t k = 0; publishes && k < t.chunks.size(); ++k) {
+      if (t.chunks[k].completes) {
+        (void)memory_sufficed_for(
+          [&] { this->publish(this->sequences[t.chunks[k].sequence.slot]); });
       }
     }
     retire(t);
@@ -128,6 +140,9 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
   /// Before the plan is made: an orphan is computed only where others attached to what it writes.
   void find_unwanted(StepState& t) const noexcept
   {
+    if (!t.orphaned) {
+      return;
+    }
     for (ChunkState& c : t.chunks) {
       if (!c.orphan) {
         continue;
@@ -145,7 +160,7 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
   /// When the plan is certain: what the others would have written is pending for nobody.
   void settle_orphans(StepState& t) noexcept
   {
-    for (std::size_t k = t.chunks.size(); k-- > 0;) {
+    for (std::size_t k = t.orphaned ? t.chunks.size() : 0; k-- > 0;) {
       ChunkState& c = t.chunks[k];
       if (c.unwanted) {
         this->retract(t, c);
@@ -188,8 +203,18 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
   }
 
   /// The accepted tokens of the sequence's oldest chunk in flight are real.
-  [[gnu::flatten]] void accept(StepState& t, ChunkState const& c, Outcome const& outcome) noexcept
+  void accept_anywhere(StepState& t, ChunkState& c, Outcome const& outcome) noexcept
   {
+    if (c.copies()) {
+      book.release(c.copy_source);
+      c.copy_source = zero_page;
+    }
+    for (PageCount i = 0; i < c.pending; ++i) {
+      book.settle(t.pending[c.pending_at + i], c.pending_index + i);
+    }
+    if (!c.counts()) {
+      return;
+    }
     SequenceState& s = this->sequences[c.sequence.slot];
     auto const first = t.tokens.begin() + static_cast<std::ptrdiff_t>(c.first_token);
     if (c.tree) {
@@ -203,7 +228,40 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
       append_reserved(s.tokens, outcome.tokens);
     }
     keep_declared(s, t.id);
-    Index const lost = c.tokens - outcome.accepted;
+    leave_flight(s, c.tokens - outcome.accepted);
+    if (outcome.accepted < c.tokens || c.tree || c.first_moved >= 0) {
+      this->shrink(s, this->pages_kept(s));
+    }
+    this->stats.committed_rows += static_cast<std::uint64_t>(outcome.accepted);
+    c.completes = this->has_whole_page(s);
+  }
+  /// As above, of a chunk in place, whose sequence has neither strays nor media.
+  [[gnu::always_inline]] void accept_in_place(StepState& t,
+                                              ChunkState& c,
+                                              Outcomes const& outcomes,
+                                              std::size_t i) noexcept
+  {
+    SequenceState& s = this->sequences[c.sequence.slot];
+    Index const accepted = outcomes.accepted_of(i, c);
+    Token const* const names =
+      c.named ? t.tokens.data() + c.first_token : outcomes.each[i].tokens.data();
+    for (Index k = 0; k < accepted; ++k) {
+      push_reserved(s.tokens, names[k]);
+    }
+    if (s.num_flights == 1) {
+      s.num_flights = 0;
+    } else {
+      leave_flight(s, c.tokens - accepted);
+    }
+    if (accepted < c.tokens) {
+      this->shrink(s, this->pages_kept(s));
+    }
+    this->stats.committed_rows += static_cast<std::uint64_t>(accepted);
+    c.completes = s.length() >= static_cast<Index>(s.indexed + 1) * options.page_tokens;
+  }
+  /// The sequence's oldest chunk is over, and `lost` of its rows never existed.
+  void leave_flight(SequenceState& s, Index lost) noexcept
+  {
     Index slack = 0;
     s.num_flights -= 1;
     for (std::uint32_t i = 0; i < s.num_flights; ++i) {
@@ -213,10 +271,6 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
       next.slack = slack;
       slack += next.draft ? next.tokens : 0;
     }
-    if (lost > 0 || c.tree || c.first_moved >= 0) {
-      this->shrink(s, this->pages_kept(s));
-    }
-    this->stats.committed_rows += static_cast<std::uint64_t>(outcome.accepted);
   }
 
   /// `t` and the steps of its stream after it, oldest first.

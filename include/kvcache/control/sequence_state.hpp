@@ -45,26 +45,27 @@ struct Flight {
 };
 
 /// Pages, tokens and stage of one sequence; lives in a slot that is used again.
-struct SequenceState {
+struct alignas(64) SequenceState {
   static constexpr std::uint32_t max_flights =
     3;  // two steps in flight and one that is being built
 
-  // What each step touches comes first.
+  // One cache line of what each step touches ...
   std::uint32_t generation = 0;  // even: the slot is empty
   bool suspended = false;        // tokens are kept, pages and row are not
   std::uint8_t num_flights = 0;
   RowId row{};
-  StreamId stream{};                 // the steps that it depends on are of this stream ...
-  StepId bound_until{};              // ... until this one retires
-  StepId last_added[max_streams]{};  // by stream: the step that took its last chunk
+  StreamId stream{};          // the steps that it depends on are of this stream ...
+  StepId bound_until{};       // ... until this one retires
+  StepId last_added{};        // the step of the stream that took its last chunk
   PageCount indexed = 0;      // leading pages that are in the tree, as whole pages of this sequence
   PageCount synced = 0;       // leading table entries that the pools hold
   std::vector<Token> tokens;  // committed or attached: their number is the length
+  // ... and a second one.
   std::vector<PageId> table;
+  Flight flights[max_flights]{};  // oldest first
   std::vector<Index>
     strays;  // of the last rows: the rows where their bytes lie until a plan moves them
-  std::vector<NamedSpan> media;   // declared, in order; the rows may be yet to come
-  Flight flights[max_flights]{};  // oldest first
+  std::vector<NamedSpan> media;  // declared, in order; the rows may be yet to come
   DomainId domain{};
   std::uint32_t domain_generation = 0;  // of the domain when it was opened or resumed
   Index cached = 0;
@@ -72,8 +73,28 @@ struct SequenceState {
   Miss miss = Miss::none;
   Index max_tokens = 0;  // that it may grow to; 0: nobody knows
   std::uint32_t suspensions = 0;
-  Index lost = 0;  // rows that were gone when it came back
+  Index lost = 0;                         // rows that were gone when it came back
+  StepId added_elsewhere[max_streams]{};  // as `last_added`, of the other streams
 
+  /// From now on its steps are of stream `next`.
+  void follow(StreamId next) noexcept
+  {
+    added_elsewhere[stream.value] = last_added;
+    stream = next;
+    last_added = added_elsewhere[next.value];
+  }
+  /// The newest step of stream `of` that took a chunk.
+  [[nodiscard]] StepId added_to(StreamId of) const noexcept
+  {
+    return of == stream ? last_added : added_elsewhere[of.value];
+  }
+  void forget_steps() noexcept
+  {
+    last_added = {};
+    for (StepId& step : added_elsewhere) {
+      step = {};
+    }
+  }
   [[nodiscard]] bool live() const noexcept { return generation % 2 != 0; }
   [[nodiscard]] Index length() const noexcept { return static_cast<Index>(tokens.size()); }
   /// Leading rows whose bytes are where they belong.

@@ -18,6 +18,10 @@ namespace kvcache::inline v0_1::detail {
 /// What `add` did for one chunk. Rows of a chunk, in the order of the sequence:
 /// [ attached: found in the tree ][ tokens: planned, written by the step ]
 struct ChunkState {
+  ChunkState() noexcept {
+  }  // NOLINT: of a type without one g++ clears objects by `rep stos`, a tenth of a decode step
+
+  // One cache line of what most chunks need ...
   SequenceId sequence{};
   std::size_t first_token =
     0;                       // of the attached ones, in the step's tokens; a count has none there
@@ -27,17 +31,22 @@ struct ChunkState {
   Index slack = 0;           // how much earlier it may begin
   bool named = false;        // the tokens are known
   bool draft = false;        // may be accepted in part
+  bool in_place = false;     // its rows lie in a page that its sequence has, as they are: all that
+                             // follows `bound_before` is as it was made
   bool unpublished = false;  // the part page left the index to be written in place
   bool orphan = false;    // its sequence was closed, cut or suspended: the result counts for nobody
   bool dead = false;      // an earlier step that it depends on failed
   bool unwanted = false;  // an orphan that need not be computed
   bool planned = false;   // it is in the plan
-  bool tree = false;      // its tokens have parents, in the step's list from `parents_at` on
+  bool completes = false;      // it was committed, and its sequence has a whole page to publish
+  bool tree = false;           // its tokens have parents, in the step's list from `parents_at` on
+  PageCount pages_before = 0;  // of the table, before the chunk
+  StepId bound_before{};       // of the sequence
+  // ... and a second one.
   std::uint32_t parents_at = 0;
   Index first_moved = -1;  // the first row of its sequence that its plan moves, once submitted ...
   Index moved_until = 0;   // ... from rows before this one
-  PageCount pages_before = 0;  // of the table, before the chunk
-  PageCount taken = 0;         // pages from the pool: the new ones, and a copy's target last
+  PageCount taken = 0;     // pages from the pool: the new ones, and a copy's target last
   PageCount from_waiting = 0;  // of these, the last so many came from the stream's waiting pages
   PageId copy_source = zero_page;  // the shared page that is copied; the step holds it
   PageId copy_target = zero_page;
@@ -46,7 +55,6 @@ struct ChunkState {
   PageCount copy_at = 0;  // its place in the table
   Index copy_rows = 0;
   std::size_t reclaimed = 0;    // entries of the step's journal before the chunk
-  StepId bound_before{};        // of the sequence
   PageCount pending_at = 0;     // in the step's pending pages
   PageCount pending = 0;        // pages that the chunk makes pending
   PageCount pending_index = 0;  // place of the first in the tables of those who hold it
@@ -70,8 +78,9 @@ struct StepState {
   StepId id{};
   StreamId stream{};
   Stage stage = Stage::none;
-  bool doomed = false;   // it fails as soon as the steps before it have retired
-  bool counted = false;  // some of its chunks were planned by count
+  bool doomed = false;    // it fails as soon as the steps before it have retired
+  bool counted = false;   // some of its chunks were planned by count
+  bool orphaned = false;  // some of its chunks lost their sequence
   std::vector<ChunkState> chunks;
   std::size_t planned_tokens = 0;
   std::vector<Token> tokens;   // of all named chunks, in the order of `add`
@@ -110,6 +119,7 @@ struct StepState {
     stage = Stage::none;
     doomed = false;
     counted = false;
+    orphaned = false;
     chunks.clear();
     planned_tokens = 0;
     tokens.clear();

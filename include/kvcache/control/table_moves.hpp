@@ -79,6 +79,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     for (Flight const& flight : s.in_flight()) {
       ChunkState& c = chunk_of(flight);
       c.orphan = true;
+      flight.step->orphaned = true;
       if (c.copies()) {
         s.synced = smaller(s.synced, c.copy_at);  // perhaps no plan says so
       }
@@ -164,7 +165,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
   /// Until `step` retires, the sequence belongs to its stream.
   void bind(SequenceState& s, StreamId stream, StepId step) noexcept
   {
-    s.stream = stream;
+    s.follow(stream);
     s.bound_until = s.bound_until < step ? step : s.bound_until;
   }
   /// Makes the sequence that `s` was filled for the user of its slot.
@@ -175,9 +176,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     free_slots.pop_back();
     s.generation += 1;
     s.num_flights = 0;
-    for (StepId& step : s.last_added) {
-      step = {};
-    }
+    s.forget_steps();
     s.cached = s.length();
     s.miss = miss;
     s.suspensions = 0;
@@ -276,8 +275,9 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
       next[i].row = s.row;
       next[i].generation = s.generation;
       for (std::uint32_t stream = 0; stream < max_streams; ++stream) {
-        next[i].last_added[stream] = s.last_added[stream];
+        next[i].added_elsewhere[stream] = s.added_to(StreamId{stream});
       }
+      next[i].last_added = s.added_to(next[i].stream);
       next[i].synced = same ? s.synced : 0;
       std::swap(s, next[i]);
     }

@@ -3,6 +3,7 @@
 
 #include <kvcache/device/device.hpp>
 #include <kvcache/device/launch_lists.hpp>
+#include <kvcache/device/stream_copy.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -55,7 +56,26 @@ class HostDevice final : public Device {
   }
   void copy_pages(LaunchCell cell, StreamRef) noexcept override
   {
-    each<StridedCopy>(*cell, lists(*cell).copies, copy);
+    LaunchList const& list = lists(*cell).copies;
+    auto const* const copies = reinterpret_cast<StridedCopy const*>(*cell + list.at);
+    std::uint64_t bytes = 0;
+    for (std::uint64_t i = 0; i < list.count; ++i) {
+      bytes += copies[i].bytes * copies[i].blocks;
+    }
+    bool const streams = bytes >= detail::least_streamed_bytes;
+    for (std::uint64_t i = 0; i < list.count;) {
+      bool const pair = i + 1 < list.count && are_one(copies[i], copies[i + 1]);
+      StridedCopy const one = whole(copies[i], pair);
+      i += pair ? 2 : 1;
+      if (streams) {
+        stream(one, i < list.count ? copies[i].source : one.source);
+      } else {
+        copy(one);
+      }
+    }
+    if (streams) {
+      detail::stream_fence();
+    }
   }
   void count_up(LaunchCell cell, StreamRef) noexcept override
   {
@@ -85,6 +105,29 @@ class HostDevice final : public Device {
     auto const* const records = reinterpret_cast<Record const*>(block + list.at);
     for (std::uint64_t i = 0; i < list.count; ++i) {
       work(records[i]);
+    }
+  }
+  /// Whether `b` fills the gaps that `a` leaves: K and V of whole tiles.
+  [[nodiscard]] static bool are_one(StridedCopy const& a, StridedCopy const& b) noexcept
+  {
+    return b.source == a.source + a.bytes && b.target == a.target + a.bytes &&
+           b.stride == a.stride && b.blocks == a.blocks && a.bytes + b.bytes == a.stride;
+  }
+  /// `c`, with what fills its gaps if there is such a one, as few pieces: a whole page is one.
+  [[nodiscard]] static StridedCopy whole(StridedCopy const& c, bool gaps_are_filled) noexcept
+  {
+    if (gaps_are_filled || c.bytes == c.stride) {
+      return {c.source, c.target, c.stride * c.blocks, 0, c.blocks == 0 ? 0U : 1U};
+    }
+    return c;
+  }
+  static void stream(StridedCopy const& c, std::byte const* next) noexcept
+  {
+    for (std::uint32_t block = 0; block < c.blocks; ++block) {
+      std::byte const* const source = c.source + block * c.stride;
+      bool const last = block + 1 == c.blocks;
+      detail::stream_copy(
+        c.target + block * c.stride, source, c.bytes, last ? next : source + c.stride);
     }
   }
   static void copy(StridedCopy const& c) noexcept

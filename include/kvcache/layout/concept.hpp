@@ -34,6 +34,7 @@ concept KnowsFootprint = requires(Geometry const& g) {
 template <class L>
 concept PagedLayout = HasElement<L> && HasMap<L> && CompletesGeometry<L> && KnowsFootprint<L>;
 
-static_assert(PagedLayout<PagedHeads<half, 64, 16>> && PagedLayout<PagedHeads<float>>);
+static_assert(PagedLayout<PagedHeads<half, 64, 16>> && PagedLayout<PagedHeads<float>> &&
+              PagedLayout<PagedHeads<half, 64, 16, RowOrder::nhd>>);
 
 }  // namespace kvcache::inline v0_1

@@ -3,6 +3,7 @@
 
 #include <kvcache/core/error.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/layout/arrangement.hpp>
 
 #include <cstdint>
 
@@ -10,13 +11,14 @@
 
 namespace kvcache::inline v0_1 {
 
-/// The model as the cache sees it. Query heads are not here: MHA, GQA and MQA differ only in how many
-/// query heads an attention kernel maps to one KV head.
+/// The model as the cache sees it, and how its pages are arranged. Query heads are not here: MHA, GQA and MQA
+/// differ only in how many query heads an attention kernel maps to one KV head.
 struct Geometry {
   std::int32_t layers = 0;
   std::int32_t kv_heads = 0;
   std::int32_t head_dim = 0;     ///< may stay 0 where the layout fixes it
   std::int32_t page_tokens = 0;  ///< may stay 0 where the layout fixes it
+  Arrangement arrangement = Arrangement::page_first;
 
   static constexpr std::int32_t max_layers = 4096;
   static constexpr std::int32_t max_kv_heads = 4096;
@@ -38,6 +40,12 @@ struct Geometry {
     }
     if (page_tokens < 1 || page_tokens > max_page_tokens) {
       return {Why::bad_config, "page_tokens", page_tokens, "must be 1 to", max_page_tokens};
+    }
+    if (arrangement != Arrangement::page_first && arrangement != Arrangement::layer_first) {
+      return {Why::bad_config,
+              "arrangement",
+              static_cast<std::int64_t>(arrangement),
+              "must be page_first or layer_first"};
     }
     return {};
   }

@@ -5,6 +5,7 @@
 #include <kvcache/core/ids.hpp>
 #include <kvcache/device/launch_lists.hpp>
 #include <kvcache/pool/meta_map.hpp>
+#include <kvcache/pool/page_shape.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -17,19 +18,9 @@
 /// Places of tokens are not in it: the device counts them up from each chunk's first one.
 ///
 /// Cost: 4 bytes a token, 12 where it or the slot's step before had trees; 36 a chunk; 24 and its ids a table delta;
-/// 80 a copy or move.
+/// 40 a record of a copy or move, of which `PageShape` says how many there are: two in the plain layout.
 
 namespace kvcache::inline v0_1::detail {
-
-/// Where the rows of a page lie.
-struct PageShape {
-  std::byte* arena;
-  std::size_t page_bytes;
-  std::size_t tile_bytes;
-  std::uint32_t tiles;
-  std::size_t row_bytes;  ///< from one row of K (or V) to the next
-  std::size_t values_at;  ///< from K to V, in a tile
-};
 
 /// What the launches of a plan write.
 struct BlockTargets {
@@ -55,7 +46,11 @@ struct BlockMap {
   std::size_t rows_at;
   std::size_t bytes;
 
-  BlockMap(Plan const& plan, std::size_t tokens_before, std::size_t masked_before) noexcept
+  /// `records` are those of one copy or move.
+  BlockMap(Plan const& plan,
+           std::size_t records,
+           std::size_t tokens_before,
+           std::size_t masked_before) noexcept
   {
     for (PlannedChunk const& chunk : plan.chunks) {
       tokens += static_cast<std::size_t>(chunk.tokens);
@@ -70,8 +65,8 @@ struct BlockMap {
       return made;
     };
     lists.words = list(plan.tables.size() + own_runs, sizeof(WordRun));
-    lists.moves = list(2 * plan.moves.size(), sizeof(StridedCopy));
-    lists.copies = list(2 * plan.copies.size(), sizeof(StridedCopy));
+    lists.moves = list(records * plan.moves.size(), sizeof(StridedCopy));
+    lists.copies = list(records * plan.copies.size(), sizeof(StridedCopy));
     lists.runs = list(plan.chunks.size(), sizeof(IndexRun));
     masks_at = list(masked_words, sizeof(std::uint64_t)).at;
     ids_at = list(plan.ids.size(), sizeof(PageId)).at;
@@ -82,32 +77,35 @@ struct BlockMap {
 
   /// Room for nearly every plan of a pool of these sizes: full of tokens and chunks, each of which enters a page, copies one
   /// and moves four rows. Larger are those that attach long prompts.
-  [[nodiscard]] static std::size_t usual_bytes(std::size_t max_tokens,
+  [[nodiscard]] static std::size_t usual_bytes(std::size_t records,
+                                               std::size_t max_tokens,
                                                std::size_t max_rows) noexcept
   {
     std::size_t const chunks = max_rows < max_tokens ? max_rows : max_tokens;
     std::size_t const each =
-      sizeof(WordRun) + 10 * sizeof(StridedCopy) + sizeof(IndexRun) + 2 * sizeof(Index);
+      sizeof(WordRun) + 5 * records * sizeof(StridedCopy) + sizeof(IndexRun) + 2 * sizeof(Index);
     return sizeof(LaunchLists) + own_runs * sizeof(WordRun) + 3 * sizeof(Index) + chunks * each +
            max_tokens * (sizeof(std::uint64_t) + sizeof(Index));
   }
 };
 
-/// Both sections of every tile: `bytes` from row `source_row` on go to `target_row`.
+/// K and V of every layer and head: `bytes` from row `source_row` on go to `target_row`.
 inline void write_pieces(StridedCopy* out,
                          PageShape const& pages,
                          RowMove const& move,
                          std::size_t bytes) noexcept
 {
-  for (std::size_t part = 0; part < 2; ++part) {
-    std::byte* const section = pages.arena + part * pages.values_at;
-    out[part] = {section + pages.page_bytes * move.source.value +
-                   pages.row_bytes * static_cast<std::size_t>(move.source_row),
-                 section + pages.page_bytes * move.target.value +
-                   pages.row_bytes * static_cast<std::size_t>(move.target_row),
-                 bytes,
-                 pages.tile_bytes,
-                 pages.tiles};
+  for (std::uint32_t o = 0; o < pages.outer; ++o) {
+    for (std::size_t part = 0; part < 2; ++part) {  // neighbours, so that a device may see one run
+      std::byte* const section = pages.arena + part * pages.values_at + o * pages.outer_stride;
+      *out++ = {section + pages.page_bytes * move.source.value +
+                  pages.row_bytes * static_cast<std::size_t>(move.source_row),
+                section + pages.page_bytes * move.target.value +
+                  pages.row_bytes * static_cast<std::size_t>(move.target_row),
+                bytes,
+                pages.stride,
+                pages.runs};
+    }
   }
 }
 
@@ -153,14 +151,14 @@ inline void write_block(Plan const& plan,
   for (RowMove const& move : plan.moves) {
     bool const stays = move.source == move.target && move.source_row == move.target_row;
     write_pieces(moves, to.pages, move, stays ? 0 : to.pages.row_bytes);
-    moves += 2;
+    moves += to.pages.records();
   }
   for (PageCopy const& copy : plan.copies) {
     write_pieces(copies,
                  to.pages,
                  {copy.source, copy.target, 0, 0},
                  to.pages.row_bytes * static_cast<std::size_t>(copy.rows));
-    copies += 2;
+    copies += to.pages.records();
   }
 
   if (map.masked_words != 0) {

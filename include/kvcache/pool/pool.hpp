@@ -12,6 +12,7 @@
 #include <kvcache/layout/footprint.hpp>
 #include <kvcache/layout/geometry.hpp>
 #include <kvcache/pool/meta_map.hpp>
+#include <kvcache/pool/page_shape.hpp>
 #include <kvcache/pool/plan_block.hpp>
 #include <kvcache/pool/plan_check.hpp>
 #include <kvcache/pool/staging.hpp>
@@ -26,7 +27,8 @@
 
 /// \file The bytes behind the page ids, on one device.
 ///
-///   arena   [ zeros | page 1 | page 2 | ... ]     own or the caller's; layout decides the inside of a page
+///   arena   [ zeros | page 1 | page 2 | ... ]     own or the caller's; layout decides the inside of a page, and
+///                                                 whether the arena is cut by pages or by layers first
 ///   meta    [ step arrays of each slot | table: rows x row_pages | layer offsets | lengths ]   addresses never change
 ///   block   what a slot's plan brings, uploaded from the slot's own host buffer; grows with the largest plan
 ///
@@ -118,10 +120,14 @@ class Pool {
     }
     return sum;
   }
-  /// The first byte of a page. **Pre** `page.value <= pages`.
-  [[nodiscard]] std::byte* page(PageId page) const noexcept
+  /// The first byte of a page's part of `layer`, of which `Footprint::layer_bytes()` are its own. Page-first, the parts
+  /// follow each other, and `page(page)` begins a whole page. **Pre** `page.value <= pages`, a layer of the model.
+  [[nodiscard]] std::byte* page(PageId page, std::int32_t layer = 0) const noexcept
   {
-    return arena_ + footprint_.page_bytes() * page.value;
+    std::uint64_t const unit =
+      std::uint64_t{footprint_.page_units()} * page.value +
+      std::uint64_t{footprint_.layer_stride(options_.pages)} * static_cast<std::uint32_t>(layer);
+    return arena_ + unit * footprint_.unit_bytes;
   }
 
   /// Brings tables and pages to where the step's kernels expect them.
@@ -137,9 +143,11 @@ class Pool {
     Slot& slot = slots_[plan.slot];
     detail::MetaMap const meta = meta_map();
     detail::SlotArrays const arrays = meta.slot(meta_, plan.slot);
-    detail::BlockMap const block(plan, slot.tokens, slot.masked);
+    detail::PageShape const pages = page_shape();
+    detail::BlockMap const block(plan, pages.records(), slot.tokens, slot.masked);
     if (block.bytes > slot.staging.capacity()) {
-      std::size_t const usual = detail::BlockMap::usual_bytes(meta.max_tokens, meta.max_sequences);
+      std::size_t const usual =
+        detail::BlockMap::usual_bytes(pages.records(), meta.max_tokens, meta.max_sequences);
       std::size_t const wanted = block.bytes > usual ? block.bytes : usual;
       if (!slot.staging.grow(device(), wanted, arrays.cell, stream)) {
         return Error{Why::no_memory,
@@ -154,7 +162,7 @@ class Pool {
                  .table = reinterpret_cast<std::int32_t*>(meta_ + meta.table_at()),
                  .row_pages = options_.row_pages(),
                  .lengths = reinterpret_cast<Index*>(meta_ + meta.lengths_at()),
-                 .pages = page_shape()},
+                 .pages = pages},
                 slot.staging.host());
     slot.staging.upload(device(), block.bytes, stream);
     device().write_words(arrays.cell, stream);
@@ -184,9 +192,9 @@ class Pool {
                   .layer_stride = 0,
                   .seq_rows = 1,
                   .head_rows = 0,
-                  .page_scale = footprint_.tiles_per_page,
-                  .head_scale = 1,
-                  .unit_bytes = footprint_.tile_bytes},
+                  .page_scale = footprint_.page_units(),
+                  .head_scale = footprint_.head_units,
+                  .unit_bytes = footprint_.unit_bytes},
       .map = map_,
       .counts = arrays.counts,
       .token_row = arrays.rows,
@@ -217,20 +225,20 @@ class Pool {
   [[nodiscard]] detail::MetaMap meta_map() const noexcept { return {options_, layers_}; }
   [[nodiscard]] detail::PageShape page_shape() const noexcept
   {
-    return {.arena = arena_,
-            .page_bytes = footprint_.page_bytes(),
-            .tile_bytes = footprint_.tile_bytes,
-            .tiles = footprint_.tiles_per_page,
-            .row_bytes = map_.row_elements() * sizeof(typename Layout::element),
-            .values_at = map_.value_elements() * sizeof(typename Layout::element)};
+    constexpr std::size_t element = sizeof(typename Layout::element);
+    return detail::PageShape::of(arena_,
+                                 footprint_,
+                                 options_.pages,
+                                 map_.row_elements() * element,
+                                 map_.value_elements() * element);
   }
 
   void write_layer_offsets()
   {
     layer_offsets_.resize(static_cast<std::size_t>(layers_));
-    std::uint32_t const per_layer = footprint_.tiles_per_page / static_cast<std::uint32_t>(layers_);
     for (std::size_t layer = 0; layer < layer_offsets_.size(); ++layer) {
-      layer_offsets_[layer] = static_cast<std::uint32_t>(layer) * per_layer;
+      layer_offsets_[layer] =
+        static_cast<std::uint32_t>(layer) * footprint_.layer_stride(options_.pages);
     }
   }
   [[nodiscard]] bool allocate(Storage storage) noexcept
@@ -244,7 +252,13 @@ class Pool {
     }
     constexpr std::byte zeros{0};
     constexpr std::byte ones{0xff};
-    device().fill(arena_, zeros, footprint_.page_bytes(), {});
+    bool const whole = footprint_.arrangement == Arrangement::page_first;
+    for (std::int32_t layer = 0; layer < (whole ? 1 : layers_); ++layer) {
+      device().fill(page(zero_page, layer),
+                    zeros,
+                    whole ? footprint_.page_bytes() : footprint_.layer_bytes(),
+                    {});
+    }
     device().fill(meta_, zeros, meta.table_at(), {});
     for (std::uint32_t slot = 0; slot < Plan::num_slots; ++slot) {  // all of it padding
       auto* const rows = reinterpret_cast<std::byte*>(meta.slot(meta_, slot).rows);

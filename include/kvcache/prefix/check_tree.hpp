@@ -44,7 +44,7 @@ namespace kvcache::inline v0_1::detail {
       PageId const page = span.buffer.pages(page_tokens)[i];
       std::uint64_t const names = std::uint64_t{before.value} << 32 | page.value;
       sum += hash_words(mix(domains.digest(span.domain), names),
-                        span.buffer.tokens(page_tokens) + i * page_tokens,
+                        span.buffer.tokens() + i * page_tokens,
                         page_tokens);
       before = page;
     }
@@ -90,6 +90,17 @@ namespace kvcache::inline v0_1::detail {
   return used == spans.size();
 }
 
+/// Each span has a block, which knows it, and no block lies about.
+[[nodiscard]] inline bool check_blocks(SpanStore const& spans) noexcept
+{
+  for (std::uint32_t id = 0; id < spans.bound(); ++id) {
+    if (spans.in_use(id) && spans[id].buffer.owner() != id) {
+      return false;
+    }
+  }
+  return spans.blocks().check_invariants() && spans.blocks().num_blocks() == spans.size();
+}
+
 /// Each span is found by its first page, and is in the list of its first token exactly once.
 [[nodiscard]] inline bool check_index(SpanStore const& spans,
                                       ChildIndex const& index,
@@ -102,7 +113,7 @@ namespace kvcache::inline v0_1::detail {
     }
     Span const& span = spans[id];
     Place const place = ChildIndex::place_of(span);
-    Token const* const page = span.buffer.tokens(page_tokens);
+    Token const* const page = span.buffer.tokens();
     if (span.hash != index.hash(place, page) || index.find(spans, place, page, span.hash) != id) {
       return false;
     }
@@ -122,7 +133,7 @@ namespace kvcache::inline v0_1::detail {
     for (std::uint32_t at = id; at != nil; at = spans[at].next, ++listed) {
       Span const& sibling = spans[at];
       if (listed == spans.size() || sibling.parent != span.parent ||
-          sibling.domain != span.domain || sibling.buffer.tokens(page_tokens)[0] != page[0]) {
+          sibling.domain != span.domain || sibling.buffer.tokens()[0] != page[0]) {
         return false;
       }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/core/first_room.hpp>
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/prefix/compare.hpp>
@@ -29,8 +30,11 @@ struct Place {
 /// **Cost** each call O(1) expected, O(page_tokens) to hash and compare a page.
 class ChildIndex {
  public:
-  ChildIndex(std::size_t page_tokens, std::uint64_t seed) : page_tokens_(page_tokens), seed_(seed)
+  /// For a tree of up to `pages`. **Errors** `std::bad_alloc`.
+  ChildIndex(std::size_t page_tokens, std::uint64_t seed, PageCount pages)
+      : page_tokens_(page_tokens), seed_(seed)
   {
+    reserve(first_room(pages));
   }
 
   [[nodiscard]] std::uint32_t hash(Place place, Token const* page) const noexcept
@@ -45,8 +49,7 @@ class ChildIndex {
                                    std::uint32_t hash) const noexcept
   {
     return by_page_.find(hash, [&](std::uint32_t id) {
-      return is_at(spans[id], place) &&
-             equal_tokens(spans[id].buffer.tokens(page_tokens_), page, page_tokens_);
+      return is_at(spans[id], place) && equal_tokens(spans[id].buffer.tokens(), page, page_tokens_);
     });
   }
 
@@ -56,7 +59,7 @@ class ChildIndex {
                                      Token token) const noexcept
   {
     return by_token_.find(token_hash(place, token), [&](std::uint32_t id) {
-      return is_at(spans[id], place) && spans[id].buffer.tokens(page_tokens_)[0] == token;
+      return is_at(spans[id], place) && spans[id].buffer.tokens()[0] == token;
     });
   }
 
@@ -76,7 +79,7 @@ class ChildIndex {
     span.previous = nil;
     if (page_tokens_ > 1) {
       Place const place = place_of(span);
-      Token const token = span.buffer.tokens(page_tokens_)[0];
+      Token const token = span.buffer.tokens()[0];
       std::uint32_t const second = newest(spans, place, token);
       if (second == nil) {
         by_token_.insert(token_hash(place, token), id);
@@ -158,7 +161,7 @@ class ChildIndex {
   /// The list that `span` (with id `id`) leads starts with `first` now; nil: it is empty.
   void retarget_first(Span const& span, std::uint32_t id, std::uint32_t first) noexcept
   {
-    std::uint32_t const hash = token_hash(place_of(span), span.buffer.tokens(page_tokens_)[0]);
+    std::uint32_t const hash = token_hash(place_of(span), span.buffer.tokens()[0]);
     if (first != nil) {
       by_token_.replace(hash, id, first);
     } else {

@@ -11,20 +11,19 @@
 ///     |        +-- [ what is the time it | is 9 ]
 ///     +-- [ you are a | pirate , say arr ]       no: it shares page 1, so the first span was split there
 ///
-/// A *span* is a run of pages of one prompt, and a node of the tree. Children of a span differ in their
-/// first page, so one look-up in a hash table keyed by (span, first page) replaces a walk over siblings,
-/// and the tokens of a long span are compared in one sweep. Every token is compared; a hash only says where
-/// to look. Where a prompt leaves the tree inside a page, the rows before that point are a *partial hit*:
-/// the caller may copy them.
+/// A *span* is a run of pages of one prompt, and a node of the tree. Children of a span differ in their first page, so
+/// one look-up in a hash table keyed by (span, first page) replaces a walk over siblings, and the tokens of a long span
+/// are compared in one sweep. Every token is compared; a hash only says where to look. Where a prompt leaves the tree
+/// inside a page, the rows before that point are a *partial hit*: the caller may copy them.
 ///
 /// A new prompt that leaves a span in its middle splits it: the front part becomes a new span, the rest
-/// keeps its id and children. Each span owns one block of memory, so what is evicted is given back.
+/// keeps its id and children. Each span has one block of memory: what is evicted makes room for what comes.
 ///
 /// The tree knows pages and tokens; it knows neither holders nor recency. Control counts the holders, asks
 /// a replacement policy which childless span should go, and calls `pop_tail`.
 ///
 /// Cost: a match compares tokens at the speed of memory plus about three cache lines a span; memory is
-/// 4 bytes a token, 4 a cached page, 11 a page of the pool, about 90 a span.
+/// 4 bytes a token, 4 a cached page, an eighth or so of both unused, 11 a page of the pool, about 100 a span.
 /// Source: SGLang's RadixAttention (Zheng et al., arXiv 2312.07104) for the idea. Departures: whole pages,
 /// one table instead of a map in each node, domains, partial hits, reasons for misses.
 
@@ -69,7 +68,8 @@ class RadixTree {
   /// **Pre** `page_tokens >= 1`. **Errors** `std::bad_alloc`.
   RadixTree(std::int32_t page_tokens, PageCount pages) : RadixTree(page_tokens, pages, Options{}) {}
   RadixTree(std::int32_t page_tokens, PageCount pages, Options options)
-      : index_(static_cast<std::size_t>(page_tokens), options.seed),
+      : spans_(pages, static_cast<std::size_t>(page_tokens)),
+        index_(static_cast<std::size_t>(page_tokens), options.seed, pages),
         map_(pages),
         ghosts_(pages),
         page_tokens_(static_cast<std::size_t>(page_tokens))
@@ -149,7 +149,7 @@ class RadixTree {
   }
   [[nodiscard]] std::span<Token const> tokens(SpanId id) const noexcept
   {
-    return {node(id).buffer.tokens(page_tokens_), node(id).buffer.size() * page_tokens_};
+    return {node(id).buffer.tokens(), node(id).buffer.size() * page_tokens_};
   }
 
   /// The page before `page` in its prompt; `zero_page` for a first page and for one that is not cached.
@@ -178,8 +178,8 @@ class RadixTree {
       detail::SpanBuffer const& buffer = spans_[id].buffer;
       std::uint32_t const next = map_.depth(parent) - spans_[id].first + 1;
       if (next < buffer.size()) {
-        bool const same = detail::equal_tokens(
-          buffer.tokens(page_tokens_) + next * page_tokens_, page.data(), page_tokens_);
+        bool const same =
+          detail::equal_tokens(buffer.tokens() + next * page_tokens_, page.data(), page_tokens_);
         return same ? buffer.pages(page_tokens_)[next] : zero_page;
       }
     }
@@ -197,7 +197,7 @@ class RadixTree {
     KVCACHE_EXPECTS(count > 0 && count < size(id), "kvcache: split needs a place inside the span");
     index_.reserve(std::size_t{num_spans()} + 1);
     std::uint32_t const head_id = spans_.reserve_one();
-    detail::SpanBuffer front = spans_[id.value].buffer.split(count, page_tokens_);
+    detail::SpanBuffer front = spans_.split(id.value, count);
     detail::Span& head = spans_.use(head_id, std::move(front));
     detail::Span& tail = spans_[id.value];
     head.first = tail.first;
@@ -209,7 +209,7 @@ class RadixTree {
     map_.move(pages(SpanId{head_id}), head_id);
     tail.first += count;
     tail.parent = head_id;
-    tail.hash = index_.hash(detail::ChildIndex::place_of(tail), tail.buffer.tokens(page_tokens_));
+    tail.hash = index_.hash(detail::ChildIndex::place_of(tail), tail.buffer.tokens());
     index_.link(spans_, id.value);
     return SpanId{head_id};
   }
@@ -235,8 +235,8 @@ class RadixTree {
                                             spans_[below].domain == domain),
                     "kvcache: insert needs a parent that is the last page of a span of the domain");
     if (below != nil && extend && spans_[below].children == 0) {
+      spans_.make_room(below, count);
       detail::Span& span = spans_[below];
-      span.buffer.make_room(count, page_tokens_);
       map_.enter(pages, below, span.first + span.buffer.size());
       span.buffer.append(tokens.data(), pages.data(), count, page_tokens_);
       return SpanId{below};
@@ -246,11 +246,12 @@ class RadixTree {
     KVCACHE_EXPECTS(index_.find(spans_, place, tokens.data(), hash) == nil,
                     "kvcache: insert found a page with the same tokens below the parent");
     index_.reserve(std::size_t{num_spans()} + 1);
-    detail::SpanBuffer buffer(count, page_tokens_);
     std::uint32_t const id = spans_.reserve_one();
+    spans_.reserve_buffer(count);
     std::uint32_t const first =
       below == nil ? 0 : spans_[below].first + spans_[below].buffer.size();
     map_.enter(pages, id, first);
+    detail::SpanBuffer buffer = spans_.make_buffer(count);
     buffer.append(tokens.data(), pages.data(), count, page_tokens_);
     detail::Span& span = spans_.use(id, std::move(buffer));
     span.first = first;
@@ -276,7 +277,7 @@ class RadixTree {
                     "kvcache: pop_tail needs a childless span with that many pages");
     PageCount const left = span.buffer.size() - count;
     PageId const* const gone = span.buffer.pages(page_tokens_) + left;
-    Token const* const text = span.buffer.tokens(page_tokens_) + left * page_tokens_;
+    Token const* const text = span.buffer.tokens() + left * page_tokens_;
     Popped const result{.domain = span.domain,
                         .parent = left != 0 ? gone[-1] : page_before(span),
                         .pages = count,
@@ -290,7 +291,7 @@ class RadixTree {
     map_.leave({gone, count});
     ghosts_.record_evicted(ghost_hash(span.domain, result.parent, text));
     if (left != 0) {
-      span.buffer.pop_back(left, page_tokens_);
+      spans_.pop_back(id.value, left);
     } else {
       if (span.parent != nil) {
         --spans_[span.parent].children;
@@ -323,11 +324,10 @@ class RadixTree {
     domains_.raise_generation(domain);
   }
 
-  /// Memory of the index, without the overhead of the system's allocator. **Cost** O(span_id_bound()).
+  /// Memory of the index, what lies ready for more included.
   [[nodiscard]] std::size_t bytes() const noexcept
   {
-    return spans_.bytes(page_tokens_) + index_.bytes() + map_.bytes() + ghosts_.bytes() +
-           domains_.bytes();
+    return spans_.bytes() + index_.bytes() + map_.bytes() + ghosts_.bytes() + domains_.bytes();
   }
 
   /// One number for what is cached: the same for the same pages and tokens, however they came in.
@@ -340,7 +340,7 @@ class RadixTree {
   /// Recounts everything from scratch: links, tables, page map. **Cost** O(pages + tokens), for tests.
   [[nodiscard]] bool check_invariants() const
   {
-    return detail::check_links(spans_, domains_) &&
+    return detail::check_links(spans_, domains_) && detail::check_blocks(spans_) &&
            detail::check_index(spans_, index_, page_tokens_) &&
            detail::check_map(spans_, map_, page_tokens_);
   }

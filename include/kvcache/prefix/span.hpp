@@ -2,63 +2,60 @@
 #pragma once
 
 #include <kvcache/core/ids.hpp>
+#include <kvcache/prefix/block_pool.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <utility>
 
 namespace kvcache::inline v0_1::detail {
 
-/// The tokens and page ids of one span, in one block of memory that it shares with nobody.
+/// The tokens and page ids of one span, in one block of a `BlockPool`. It does not know its pool: who owns both gives
+/// the block back.
 ///
-///   [ tokens of `capacity` pages | `capacity` page ids ]   the pages in use are `offset` .. `offset + size`
+///   [ tokens of `size` pages | room | `size` page ids | room ]        room: for `capacity - size` pages more
 ///
-/// **Cost** 4 bytes a token and 4 a page, plus room to grow and what `split` and `pop_back` leave
-/// behind: never more than four times what is in use.
+/// **Cost** 4 bytes a token and 4 a page, plus room to grow and what `pop_back` leaves behind: never more than half as
+/// much again as is in use, and a page.
 class SpanBuffer {
  public:
   SpanBuffer() = default;
   SpanBuffer(SpanBuffer&& other) noexcept
-      : memory_(std::move(other.memory_)),
+      : memory_(std::exchange(other.memory_, nullptr)),
         capacity_(std::exchange(other.capacity_, 0)),
-        offset_(std::exchange(other.offset_, 0)),
         size_(std::exchange(other.size_, 0))
   {
   }
   SpanBuffer& operator=(SpanBuffer&& other) noexcept
   {
-    memory_ = std::move(other.memory_);
+    memory_ = std::exchange(other.memory_, nullptr);
     capacity_ = std::exchange(other.capacity_, 0);
-    offset_ = std::exchange(other.offset_, 0);
     size_ = std::exchange(other.size_, 0);
     return *this;
   }
 
-  /// Room for `capacity` pages of `page_tokens`. **Errors** `std::bad_alloc`.
-  SpanBuffer(PageCount capacity, std::size_t page_tokens)
-      : memory_(new std::byte[bytes_for(capacity, page_tokens)]), capacity_(capacity)
+  /// Room for `capacity` pages of `page_tokens`. **Pre** `pool.reserve(bytes_for(...))` went right before.
+  SpanBuffer(BlockPool& pool, PageCount capacity, std::size_t page_tokens) noexcept
+      : memory_(pool.take(bytes_for(capacity, page_tokens))), capacity_(capacity)
   {
+  }
+
+  [[nodiscard]] static std::size_t bytes_for(PageCount capacity, std::size_t page_tokens) noexcept
+  {
+    return capacity * (page_tokens * sizeof(Token) + sizeof(PageId));
   }
 
   [[nodiscard]] PageCount size() const noexcept { return size_; }
   [[nodiscard]] PageCount capacity() const noexcept { return capacity_; }
-  [[nodiscard]] std::size_t bytes(std::size_t page_tokens) const noexcept
-  {
-    return bytes_for(capacity_, page_tokens);
-  }
 
-  [[nodiscard]] Token const* tokens(std::size_t page_tokens) const noexcept
+  [[nodiscard]] Token const* tokens() const noexcept
   {
-    return reinterpret_cast<Token const*>(memory_.get()) + offset_ * page_tokens;
+    return reinterpret_cast<Token const*>(memory_);
   }
   [[nodiscard]] PageId const* pages(std::size_t page_tokens) const noexcept
   {
-    return reinterpret_cast<PageId const*>(memory_.get() +
-                                           capacity_ * page_tokens * sizeof(Token)) +
-           offset_;
+    return reinterpret_cast<PageId const*>(ids(page_tokens));
   }
 
   /// Appends `count` pages. **Pre** there is room.
@@ -70,86 +67,126 @@ class SpanBuffer {
     if (count == 0) {
       return;  // a copy of nothing has no source
     }
-    std::size_t const at = std::size_t{offset_} + size_;
-    std::byte* const memory = memory_.get();
     std::memcpy(
-      memory + at * page_tokens * sizeof(Token), tokens, count * page_tokens * sizeof(Token));
-    std::memcpy(memory + capacity_ * page_tokens * sizeof(Token) + at * sizeof(PageId),
-                pages,
-                count * sizeof(PageId));
+      memory_ + size_ * page_tokens * sizeof(Token), tokens, count * page_tokens * sizeof(Token));
+    std::memcpy(ids(page_tokens) + size_ * sizeof(PageId), pages, count * sizeof(PageId));
     size_ += count;
   }
 
-  /// A copy of `count` pages from `first` on, with room for `capacity`. **Errors** `std::bad_alloc`.
-  [[nodiscard]] SpanBuffer copy(PageCount first,
-                                PageCount count,
-                                PageCount capacity,
-                                std::size_t page_tokens) const
+  /// How many pages the buffer should have room for, to take `count` more; 0: it has. Made in place where what lies behind
+  /// is free, then nothing is left to do either.
+  [[nodiscard]] PageCount wanted(BlockPool& pool, PageCount count, std::size_t page_tokens) noexcept
   {
-    SpanBuffer result(capacity, page_tokens);
-    result.append(
-      tokens(page_tokens) + first * page_tokens, pages(page_tokens) + first, count, page_tokens);
-    return result;
-  }
-
-  /// Makes room for `count` more pages. **Cost** amortised O(count). **Errors** `std::bad_alloc`.
-  void make_room(PageCount count, std::size_t page_tokens)
-  {
-    if (count > capacity_ - offset_ - size_) {
-      *this = copy(0, size_, grown(size_ + count), page_tokens);
+    if (count <= capacity_ - size_) {
+      return 0;
     }
+    PageCount const pages = size_ + count + (size_ + count) / 4 + 1;
+    if (memory_ != nullptr && pool.extend(memory_, bytes_for(pages, page_tokens))) {
+      set_capacity(pages, page_tokens);
+      return 0;
+    }
+    return pages;
   }
+  /// Moves to a block with room for `capacity`. **Pre** memory for it was reserved right before.
+  void move(BlockPool& pool, PageCount capacity, std::size_t page_tokens) noexcept
+  {
+    SpanBuffer larger = copy(pool, 0, size_, capacity, page_tokens);
+    give_back(pool);
+    *this = std::move(larger);
+  }
+  /// Its block begins at `memory` now, as `BlockPool::reserve` says.
+  void follow(std::byte* memory) noexcept { memory_ = memory + offset_of(memory_); }
+  void set_owner(std::uint32_t owner) const noexcept { BlockPool::set_owner(memory_, owner); }
+  [[nodiscard]] std::uint32_t owner() const noexcept { return BlockPool::owner(memory_); }
 
-  /// Cuts the first `count` pages off and returns them. The larger part keeps the memory, unless more than
-  /// half of that would lie unused. **Cost** O(size). **Errors** `std::bad_alloc`, nothing changed.
-  [[nodiscard]] SpanBuffer split(PageCount count, std::size_t page_tokens)
+  /// Cuts the first `count` pages off and returns them. The smaller part moves, and the larger keeps what it fills of the
+  /// memory. **Pre** `0 < count < size()`; memory for the smaller part was reserved right before. **Cost** O(size).
+  [[nodiscard]] SpanBuffer split(BlockPool& pool, PageCount count, std::size_t page_tokens) noexcept
   {
     PageCount const rest = size_ - count;
-    bool const head_keeps = count > rest && count >= capacity_ / 2;
-    bool const tail_keeps = !head_keeps && rest >= capacity_ / 2;
-    SpanBuffer head = head_keeps ? SpanBuffer{} : copy(0, count, count, page_tokens);
-    SpanBuffer tail = tail_keeps ? SpanBuffer{} : copy(count, rest, rest, page_tokens);
-    if (head_keeps) {
-      head = std::move(*this);
-      head.size_ = count;
+    if (count < rest) {
+      SpanBuffer head = copy(pool, 0, count, count, page_tokens);
+      drop_front(pool, count, page_tokens);
+      return head;
     }
-    if (tail_keeps) {
-      offset_ += count;
-      size_ = rest;
-    } else {
-      *this = std::move(tail);
-    }
-    return head;
+    SpanBuffer tail = copy(pool, count, rest, rest, page_tokens);
+    size_ = count;
+    shrink(pool, page_tokens);
+    return std::exchange(*this, std::move(tail));
   }
 
-  /// Forgets all but the first `left` pages, and gives memory back when little is left. Where there is no
-  /// memory for the smaller copy it keeps the large one. **Cost** amortised O(pages forgotten).
-  void pop_back(PageCount left, std::size_t page_tokens) noexcept
+  /// Forgets all but the first `left` pages, and gives memory back when much is unused.
+  /// **Pre** `0 < left`. **Cost** amortised O(pages forgotten).
+  void pop_back(BlockPool& pool, PageCount left, std::size_t page_tokens) noexcept
   {
     size_ = left;
-    if (left <= (capacity_ - 1) / 4) {
-      SpanBuffer small;
-      small.memory_.reset(new (std::nothrow) std::byte[bytes_for(grown(left), page_tokens)]);
-      if (small.memory_) {
-        small.capacity_ = grown(left);
-        small.append(tokens(page_tokens), pages(page_tokens), left, page_tokens);
-        *this = std::move(small);
-      }
+    if (capacity_ - left > left / 2) {
+      shrink(pool, page_tokens);
     }
+  }
+
+  /// Holds nothing any more.
+  void give_back(BlockPool& pool) noexcept
+  {
+    if (memory_ != nullptr) {
+      pool.give(memory_);
+    }
+    *this = SpanBuffer{};
   }
 
  private:
-  /// How large a buffer is made that holds `pages` and may grow.
-  static PageCount grown(PageCount pages) noexcept { return pages + pages / 4 + 1; }
-
-  static std::size_t bytes_for(PageCount capacity, std::size_t page_tokens) noexcept
+  [[nodiscard]] std::byte* ids(std::size_t page_tokens) const noexcept
   {
-    return capacity * (page_tokens * sizeof(Token) + sizeof(PageId));
+    return memory_ + capacity_ * page_tokens * sizeof(Token);
   }
 
-  std::unique_ptr<std::byte[]> memory_;
+  /// A copy of `count` pages from `first` on. **Pre** memory for it was reserved right before.
+  [[nodiscard]] SpanBuffer copy(BlockPool& pool,
+                                PageCount first,
+                                PageCount count,
+                                PageCount capacity,
+                                std::size_t page_tokens) const noexcept
+  {
+    SpanBuffer result(pool, capacity, page_tokens);
+    result.append(tokens() + first * page_tokens, pages(page_tokens) + first, count, page_tokens);
+    return result;
+  }
+
+  /// The page ids move to where they belong in a block for `capacity` pages. **Pre** both places are in the block.
+  void set_capacity(PageCount capacity, std::size_t page_tokens) noexcept
+  {
+    std::byte* const from = ids(page_tokens);
+    capacity_ = capacity;
+    if (size_ != 0) {
+      std::memmove(ids(page_tokens), from, size_ * sizeof(PageId));
+    }
+  }
+
+  /// Keeps just the memory that is in use.
+  void shrink(BlockPool& pool, std::size_t page_tokens) noexcept
+  {
+    set_capacity(size_, page_tokens);
+    pool.trim(memory_, bytes_for(size_, page_tokens));
+  }
+
+  /// Forgets the first `count` pages, and their memory.
+  void drop_front(BlockPool& pool, PageCount count, std::size_t page_tokens) noexcept
+  {
+    std::size_t const dropped = count * page_tokens * sizeof(Token);
+    PageCount const rest = size_ - count;
+    std::byte const* const from = ids(page_tokens) + count * sizeof(PageId);
+    if (std::byte* const kept = pool.trim_front(memory_, dropped); kept != nullptr) {
+      memory_ = kept;
+    } else {
+      std::memmove(memory_, memory_ + dropped, rest * page_tokens * sizeof(Token));
+    }
+    size_ = capacity_ = rest;
+    std::memmove(ids(page_tokens), from, rest * sizeof(PageId));
+    pool.trim(memory_, bytes_for(rest, page_tokens));
+  }
+
+  std::byte* memory_ = nullptr;
   PageCount capacity_ = 0;
-  PageCount offset_ = 0;
   PageCount size_ = 0;
 };
 

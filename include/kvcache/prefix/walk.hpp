@@ -34,8 +34,7 @@ inline void walk_into_page(SpanStore const& spans,
   std::uint32_t id = index.newest(spans, place, ahead[0]);
   for (int seen = 0; id != nil && seen < max_siblings; id = spans[id].next, ++seen) {
     SpanBuffer const& buffer = spans[id].buffer;
-    auto const common =
-      static_cast<Index>(common_tokens(buffer.tokens(page_tokens), ahead.data(), most));
+    auto const common = static_cast<Index>(common_tokens(buffer.tokens(), ahead.data(), most));
     if (common > match.partial_rows) {
       match.partial_rows = common;
       match.partial_page = *buffer.pages(page_tokens);
@@ -63,9 +62,9 @@ inline void walk_into_page(SpanStore const& spans,
     SpanBuffer const& buffer = spans[id].buffer;
     std::size_t const here = buffer.size() * page_tokens;
     std::size_t const reach = here < ahead.size() ? here : ahead.size();
-    std::size_t const common = page_tokens + common_tokens(buffer.tokens(page_tokens) + page_tokens,
-                                                           ahead.data() + page_tokens,
-                                                           reach - page_tokens);
+    std::size_t const common =
+      page_tokens +
+      common_tokens(buffer.tokens() + page_tokens, ahead.data() + page_tokens, reach - page_tokens);
     auto const full = static_cast<PageCount>(common / page_tokens);
     match.span = SpanId{id};
     match.span_pages = full;
