@@ -2,8 +2,9 @@
 // cascade: sixteen sequences over a common prefix of 8,192 rows, each with 64 rows of its own, against the same plan with
 // nothing shared.
 //
-// What sharing saves is loads; the products stay. A core with AVX2 does at most 16 of them a cycle, so the gain is
-// bounded by bytes a product: as many as an element has with one query head to a KV head, a fourth of that with four.
+// What sharing saves is loads; the products stay. A core with AVX2 does at most 16 of them a cycle in float, so the gain is
+// bounded by the bytes a product needs unshared: 8 with f32 and one query head to a KV head, where six times is the goal; a
+// half of that in bfloat16, an eighth with four query heads, where the goals only guard what there is.
 
 #include <kvcache/host.hpp>
 
@@ -43,7 +44,7 @@ bool add_cascade(char const* type, std::int32_t kv_heads, std::int32_t group, do
 }
 
 bool const registered = add_cascade<float>("f32", 8, 1, 6.0) &&
-                        add_cascade<kvcache::bfloat16>("bf16", 8, 1, 6.0) &&
-                        add_cascade<kvcache::bfloat16>("bf16", 8, 4, 6.0);
+                        add_cascade<kvcache::bfloat16>("bf16", 8, 1, 2.2) &&
+                        add_cascade<kvcache::bfloat16>("bf16", 8, 4, 1.1);
 
 }  // namespace

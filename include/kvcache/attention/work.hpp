@@ -41,8 +41,8 @@ struct AttentionWork {
   }
   [[nodiscard]] Index token(AttentionItem const& item, Index t) const noexcept
   {
-    return item.shared ? shared_tokens[static_cast<std::size_t>(item.first_token + t)]
-                       : item.first_token + t;
+    Index const at = item.first_token + t;
+    return item.shared ? shared_tokens[static_cast<std::size_t>(at)] : at;
   }
   /// **Units** query rows that meet a KV row of one head.
   [[nodiscard]] std::int64_t cost(AttentionItem const& item) const noexcept
