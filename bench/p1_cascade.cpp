@@ -3,7 +3,7 @@
 // nothing shared.
 //
 // What sharing saves is loads; the products stay. A core with AVX2 does at most 16 of them a cycle in float, so the gain is
-// bounded by the bytes a product needs unshared: 8 with f32 and one query head to a KV head, where six times is the goal; a
+// bounded by the bytes a product needs unshared: 4 with f32 and one query head to a KV head, where six times is the goal; a
 // half of that in bfloat16, an eighth with four query heads, where the goals only guard what there is.
 
 #include <kvcache/host.hpp>
