@@ -51,6 +51,7 @@ struct Bar {
   bool higher_is_better =
     true;            // "0.60 of a plain read" is higher; "at most 1.05 of in order" is lower
   int threads = 1;   // how many threads a round keeps busy, for the cpu share
+  bool wall = true;  // false: CPU seconds or counts, of which every round is kept
   double bytes = 0;  // bytes one side moves in a round; when set the table shows GB/s
 
   /// Builds the data and returns the function that runs one round. Untimed. A check that fails (a wrong

@@ -2,7 +2,7 @@
 #pragma once
 
 /// \file An attention kernel as an engine would write it: one query head of one token, in one pass over the rows.
-/// The same text runs on a CPU (01_plug_into_your_kernel.cpp) and in a CUDA kernel (tests/nvcc/attend.cu).
+/// The same text runs on a CPU (01_plug_into_your_kernel.cpp) and in a CUDA kernel (01_plug_into_your_kernel.cu).
 ///
 /// Softmax is taken online: `largest` is the largest logit so far, `sum` and `out` are relative to it and
 /// shrink when a larger one comes. Trees of drafts work as they are: `bias` takes the other branches out.

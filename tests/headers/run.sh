@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # tests/headers/run.sh CXX INCLUDE [FLAGS...]: every header under INCLUDE/kvcache compiles alone, twice in a row (a missing
-# include guard shows), and all of them together without exceptions, which is about what they say and not about order.
-# Only the syntax is checked: nothing of it runs. device/cuda*.hpp needs the toolkit's headers: tests/nvcc compiles it.
+# include guard shows), and all of them together without exceptions, which is about what they say and not about order. Of
+# these only the syntax is checked: nothing of it runs. Two files that include everything link: whatever is defined in a
+# header may be defined twice. device/cuda*.hpp needs the toolkit's headers: tests/nvcc compiles it.
 set -euo pipefail
 cxx=$1 include=$2
 shift 2
@@ -23,4 +24,8 @@ flags=(-std=c++20 -fsyntax-only "-I$include" "$@")
 find "$out" -name '*.cpp' -print0 | xargs -0 -n1 -P "$(nproc)" "$cxx" "${flags[@]}"
 printf '#include <%s>\n' $headers >"$out/all.cpp"
 "$cxx" "${flags[@]}" -fno-exceptions "$out/all.cpp"
-echo "headers: $units compile alone, and together without exceptions"
+echo 'int main() {}' | cat "$out/all.cpp" - >"$out/main.cpp"
+printf '%s\0' all main | xargs -0 -I{} -P "$(nproc)" "$cxx" -std=c++20 -O0 "-I$include" "$@" -c "$out/{}.cpp" -o "$out/{}.o"
+"$cxx" "$out/all.o" "$out/main.o" -o "$out/linked"
+"$out/linked"
+echo "headers: $units compile alone, and together without exceptions; two files with all of them link"

@@ -20,8 +20,9 @@ if(MODE STREQUAL "bare")
   step("${COMPILER}" -std=c++20 -Wall -Wextra -Wconversion -Wshadow -Werror "-I${SOURCE}/include"
     "${consumer}/main.cpp" "${consumer}/other.cpp" -o "${BINARY}/consumer")
 elseif(MODE STREQUAL "subdirectory")
-  step(${configure} -S "${SOURCE}/tests/package/subdirectory" -B "${BINARY}" "-DKVCACHE_ROOT=${SOURCE}")
+  step(${configure} -S "${SOURCE}/tests/package/subdirectory" -B "${BINARY}" "-DKVCACHE_ROOT=${SOURCE}" "-DCATCH_MAIN=${CATCH_MAIN}")
   step("${CMAKE_COMMAND}" --build "${BINARY}")
+  step("${BINARY}/consumer_tests")
 elseif(MODE STREQUAL "installed")
   step(${configure} -S "${SOURCE}" -B "${BINARY}/library" -DKVCACHE_BUILD_TESTS=OFF -DKVCACHE_BUILD_EXAMPLES=OFF
     -DKVCACHE_BUILD_BENCH=OFF)

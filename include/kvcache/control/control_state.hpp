@@ -192,7 +192,8 @@ struct ControlState {
   {
     bool all = !book.fences().others_than(stream);
     for (StepState const& step : steps) {
-      all = all && step.pending.empty() && !step.orphaned;  // of which a page may be left without those before it
+      all = all && step.pending.empty() &&
+            !step.orphaned;  // of which a page may be left without those before it
     }
     return all ? book.num_cached() : book.num_evictable(stream, use);
   }

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
+#include <vector>
 
 /// \file What a row is that no token names: a row of a picture, of a sound, of text that attends both ways.
 ///
@@ -62,7 +62,7 @@ class Media {
   }
 
   /// The canonical form: equal items have equal bytes, in every process.
-  [[nodiscard]] std::string_view bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::string_view bytes() const noexcept { return {bytes_.data(), bytes_.size()}; }
   /// False: two contents may be taken for one; control refuses it.
   [[nodiscard]] bool has_digest() const noexcept { return has_digest_; }
   /// A number for logs and tables, the same in every process. Others may have it too. **Cost** O(bytes).
@@ -96,7 +96,7 @@ class Media {
   {
     if (text.data() != nullptr) {
       put_header(tag, text.size());
-      bytes_.append(text);
+      bytes_.insert(bytes_.end(), text.begin(), text.end());
     }
   }
   void put_header(Tag tag, std::size_t length)
@@ -111,7 +111,7 @@ class Media {
     }
   }
 
-  std::string bytes_;
+  std::vector<char> bytes_;  // <string> costs more to parse than all of prefix/
   bool has_digest_ = false;
 };
 

@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-/// \file One object on the heap with one owner. `<memory>` would say the same and costs half a second of parsing.
+/// \file One object on the heap with one owner. `<memory>` would say the same and costs a quarter of a second of parsing.
 
 namespace kvcache::inline v0_1::detail {
 

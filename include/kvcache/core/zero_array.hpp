@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <type_traits>
+#include <utility>
 
 /// \file A large array that starts as zeros and costs nothing until it is touched.
 ///
@@ -31,25 +31,35 @@ class ZeroArray {
   explicit ZeroArray(std::size_t size) : size_(size)
   {
     if (size <= static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T)) {
-      data_.reset(static_cast<T*>(std::calloc(size, sizeof(T))));
+      data_ = static_cast<T*>(std::calloc(size, sizeof(T)));
     }
-    if (!data_ && size != 0) {
+    if (data_ == nullptr && size != 0) {
       detail::out_of_memory();
     }
   }
+  ZeroArray(ZeroArray&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0))
+  {
+  }
+  ZeroArray& operator=(ZeroArray&& other) noexcept
+  {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ZeroArray(ZeroArray const&) = delete;
+  ZeroArray& operator=(ZeroArray const&) = delete;
+  ~ZeroArray() { std::free(data_); }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return size_ * sizeof(T); }
-  [[nodiscard]] T* data() noexcept { return data_.get(); }
-  [[nodiscard]] T const* data() const noexcept { return data_.get(); }
+  [[nodiscard]] T* data() noexcept { return data_; }
+  [[nodiscard]] T const* data() const noexcept { return data_; }
   [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
   [[nodiscard]] T const& operator[](std::size_t i) const noexcept { return data_[i]; }
 
  private:
-  struct Free {
-    void operator()(T* memory) const noexcept { std::free(memory); }
-  };
-  std::unique_ptr<T[], Free> data_;
+  T* data_ = nullptr;
   std::size_t size_ = 0;
 };
 

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -62,7 +61,7 @@ class Domain {
   }
 
   /// The canonical form: equal domains have equal bytes, in every process.
-  [[nodiscard]] std::string_view bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::string_view bytes() const noexcept { return {bytes_.data(), bytes_.size()}; }
 
   friend bool operator==(Domain const&, Domain const&) = default;
 
@@ -91,7 +90,7 @@ class Domain {
   {
     bytes_.push_back(static_cast<char>(tag));
     put_number(text.size());
-    bytes_.append(text);
+    bytes_.insert(bytes_.end(), text.begin(), text.end());
   }
 
   void put_number(std::uint64_t number)
@@ -101,7 +100,7 @@ class Domain {
     }
   }
 
-  std::string bytes_;
+  std::vector<char> bytes_;  // <string> costs more to parse than all of prefix/
 };
 
 }  // namespace kvcache::inline v0_1

@@ -18,12 +18,12 @@
 
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/owned_array.hpp>
 #include <kvcache/core/roles.hpp>
 #include <kvcache/replace/concept.hpp>
 #include <kvcache/replace/facts.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <new>
 #include <optional>
 #include <utility>
@@ -47,7 +47,7 @@ class Lru {
       return true;
     }
     std::uint32_t const grown = spans > capacity_ / 2 * 3 ? spans : capacity_ / 2 * 3;
-    std::unique_ptr<Link[]> links(new (std::nothrow) Link[grown]);
+    detail::OwnedArray<Link> links(new (std::nothrow) Link[grown]);
     if (!links) {
       return false;
     }
@@ -155,8 +155,8 @@ class Lru {
     ++size_;
   }
 
-  std::unique_ptr<Link[]> links_;  // by span id
-  std::uint32_t capacity_ = 0;     // of links_
+  detail::OwnedArray<Link> links_;  // by span id
+  std::uint32_t capacity_ = 0;      // of links_
   std::uint32_t oldest_ = nil;
   std::uint32_t newest_ = nil;
   std::uint32_t size_ = 0;

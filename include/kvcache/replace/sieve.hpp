@@ -27,6 +27,7 @@
 
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/owned_array.hpp>
 #include <kvcache/core/roles.hpp>
 #include <kvcache/replace/concept.hpp>
 #include <kvcache/replace/facts.hpp>
@@ -34,7 +35,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <new>
 #include <optional>
 #include <utility>
@@ -61,10 +61,10 @@ class Sieve {
     if (grown >= nil / log_per_span) {
       return false;
     }
-    std::unique_ptr<Entry[]> entries(new (std::nothrow) Entry[grown]);
-    std::unique_ptr<Slot[]> slots(new (std::nothrow) Slot[std::size_t{grown} * slots_per_span]);
-    std::unique_ptr<std::uint32_t[]> log(new (std::nothrow)
-                                           std::uint32_t[std::size_t{grown} * log_per_span]);
+    detail::OwnedArray<Entry> entries(new (std::nothrow) Entry[grown]);
+    detail::OwnedArray<Slot> slots(new (std::nothrow) Slot[std::size_t{grown} * slots_per_span]);
+    detail::OwnedArray<std::uint32_t> log(new (std::nothrow)
+                                            std::uint32_t[std::size_t{grown} * log_per_span]);
     detail::SlotSet leaves;
     if (!entries || !slots || !log || !leaves.reserve(grown * slots_per_span)) {
       return false;
@@ -237,7 +237,7 @@ class Sieve {
   /// Recounts slots, marks and who is below whom. **Cost** O(spans), allocates, for tests.
   [[nodiscard]] bool check_invariants() const
   {
-    std::unique_ptr<std::uint32_t[]> const kids(new std::uint32_t[std::size_t{capacity_} + 1]());
+    detail::OwnedArray<std::uint32_t> const kids(new std::uint32_t[std::size_t{capacity_} + 1]());
     std::uint32_t idle = 0;
     std::uint32_t placed = 0;
     for (std::uint32_t i = 0; i < capacity_; ++i) {
@@ -379,10 +379,10 @@ class Sieve {
     }
   }
 
-  std::unique_ptr<Entry[]> entries_;      // by span id
-  std::unique_ptr<Slot[]> slots_;         // the queue, oldest first
-  detail::SlotSet leaves_;                // slots of candidates without candidates below them
-  std::unique_ptr<std::uint32_t[]> log_;  // a ring of slot * 2 + what happened there
+  detail::OwnedArray<Entry> entries_;      // by span id
+  detail::OwnedArray<Slot> slots_;         // the queue, oldest first
+  detail::SlotSet leaves_;                 // slots of candidates without candidates below them
+  detail::OwnedArray<std::uint32_t> log_;  // a ring of slot * 2 + what happened there
   std::uint32_t log_end_ = 0;
   std::uint32_t log_size_ = 0;
   std::uint32_t capacity_ = 0;  // of entries_

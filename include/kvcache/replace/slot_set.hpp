@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/core/owned_array.hpp>
+
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <new>
 #include <utility>
 
@@ -26,7 +27,7 @@ class SlotSet {
       words = (words + 63) / 64;
       at[levels + 1] = at[levels] + words;
     }
-    std::unique_ptr<std::uint64_t[]> made(new (std::nothrow) std::uint64_t[at[levels]]());
+    OwnedArray<std::uint64_t> made(new (std::nothrow) std::uint64_t[at[levels]]());
     if (!made) {
       return false;
     }
@@ -86,8 +87,8 @@ class SlotSet {
  private:
   static constexpr std::uint32_t max_levels = 6;  // 64^6 > 2^32
 
-  std::unique_ptr<std::uint64_t[]> words_;  // level by level, the bits of the numbers first
-  std::size_t at_[max_levels + 1]{};        // where each level begins; the last one: their end
+  OwnedArray<std::uint64_t> words_;   // level by level, the bits of the numbers first
+  std::size_t at_[max_levels + 1]{};  // where each level begins; the last one: their end
   std::uint32_t levels_ = 0;
 };
 

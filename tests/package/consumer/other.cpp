@@ -1,9 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <kvcache/kvcache.hpp>
-#include <kvcache/version.hpp>
+#include <type_traits>
+#include <vector>
 
-int version_seen_by_the_other_file()
+#include "consumer.hpp"
+
+// The inline namespace is named after the version, so that two versions in one program are two sets of symbols.
+#define NAMESPACE(major, minor) v##major##_##minor
+#define NAMESPACE_OF(major, minor) NAMESPACE(major, minor)
+static_assert(
+  std::is_same_v<kvcache::Geometry,
+                 kvcache::NAMESPACE_OF(KVCACHE_VERSION_MAJOR, KVCACHE_VERSION_MINOR)::Geometry>);
+
+int rows_after_one_step(Cache& cache)
 {
-  return KVCACHE_VERSION_MAJOR * 10000 + KVCACHE_VERSION_MINOR * 100 + KVCACHE_VERSION_PATCH;
+  std::vector<kvcache::Token> const prompt{1, 2, 3};
+  auto sequence = cache.open({.tokens = prompt});
+  auto step = cache.prepare({{*sequence, prompt}});
+  return step && step->commit() ? static_cast<int>(sequence->length()) : -1;
 }
