@@ -41,7 +41,7 @@
 /// meanwhile: the rules, and the failure that each prevents, are in `docs/life-of-a-token.md`.
 ///
 /// Cost: open O(prompt); add and commit O(tokens + pages touched); fork and close O(pages). A step in
-/// steady state allocates nothing but room in the index for pages that it completes.
+/// steady state allocates nothing.
 /// **Threads** one owner; const calls may run beside each other.
 
 namespace kvcache::inline v0_1 {
