@@ -271,10 +271,10 @@ TEST_CASE("Tokenizer: bad vocabularies and texts get a sentence", "[llama][token
   CHECK_THROWS_WITH(tokenizer_of(b), Contains("tokenizer.ggml.tokens has 0 tokens"));
   SECTION("an unknown model")
   {
-    b.text("tokenizer.ggml.model", "llama").texts("tokenizer.ggml.tokens", {"a"});
+    b.text("tokenizer.ggml.model", "bert").texts("tokenizer.ggml.tokens", {"a"});
     CHECK_THROWS_WITH(
       tokenizer_of(b),
-      Contains("tokenizer.ggml.model is 'llama'; this program knows 'gpt2' and 'words'"));
+      Contains("tokenizer.ggml.model is 'bert'; this program knows 'gpt2', 'llama' and 'words'"));
   }
   SECTION("a token twice")
   {

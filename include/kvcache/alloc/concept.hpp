@@ -20,6 +20,8 @@
 /// 5. `release` returns the count that is left; at 0 the page is free at once.
 /// 6. Deterministic: the same calls give the same ids and the same `digest()` on every machine.
 /// 7. Nothing allocates after construction; `take` is O(pages asked), everything else O(1) a page.
+/// 8. The page that was released last is the next to be taken, so that a step that is dropped gets back the very pages
+///    that it evicted. Where it is not, they are lost from the cache, and nothing else is.
 
 namespace kvcache::inline v0_1 {
 
