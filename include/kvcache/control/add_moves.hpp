@@ -145,9 +145,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       text.push_back(this->token_at(s, row));
     }
     auto const rest = tokens.subspan(static_cast<std::size_t>(c.attached));
-    text.insert(text.end(),
-                rest.begin(),
-                rest.begin() + static_cast<std::ptrdiff_t>((end - first) * p - text.size()));
+    text.append(rest.first((end - first) * p - text.size()));
     if (book.tree().find_child(s.domain, parent, std::span<Token const>(text).first(p)) !=
         zero_page) {
       return;
@@ -161,7 +159,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     c.pending_at = static_cast<PageCount>(t.pending.size());
     c.pending_index = static_cast<PageCount>(first);
     c.pending = static_cast<PageCount>(pages.size());
-    t.pending.insert(t.pending.end(), pages.begin(), pages.end());
+    t.pending.append(pages);
   }
 
   /// Takes a chunk of an open step back, the newest first; exact if nothing came in between.

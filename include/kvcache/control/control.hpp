@@ -202,7 +202,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
       return detail::no_memory(accepted.size());
     }
     for (Index const n : accepted) {
-      detail::push_reserved(outcomes_, Outcome{.accepted = n});
+      outcomes_.push_back({.accepted = n});
     }
     return commit(id, std::span<Outcome const>(outcomes_));
   }
@@ -299,8 +299,8 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     if (!chunk.media.empty()) {
       s->media.swap(state_.declared);
     }
-    detail::append_reserved(t->tokens, text.tokens);
-    detail::append_reserved(t->parents, chunk.parents);
+    t->tokens.append(text.tokens);
+    t->parents.append(chunk.parents);
     t->chunks.push_back(c);  // within the reserve
     state_.enter_step(*t, *s, c);
     return c.tokens;

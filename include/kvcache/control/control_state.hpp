@@ -13,6 +13,7 @@
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/first_room.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 #include <kvcache/prefix/match.hpp>
 
 #include <cstddef>
@@ -33,34 +34,10 @@ void reserve_to(std::vector<T>& v, std::size_t size)
     v.reserve(size > 2 * v.capacity() ? size : 2 * v.capacity());
   }
 }
-
-/// `v` grows by `x`, for which it has room: so says the caller, and the compiler leaves out the way that moves all of it.
 template <class T>
-[[gnu::always_inline]] inline T& push_reserved(std::vector<T>& v, T const& x) noexcept
+void reserve_to(List<T>& v, std::size_t size)
 {
-  if (v.size() == v.capacity()) {
-    __builtin_unreachable();
-  }
-  return v.emplace_back(x);
-}
-/// As above, by a `T` made of nothing.
-template <class T>
-[[gnu::always_inline]] inline T& push_reserved(std::vector<T>& v) noexcept
-{
-  if (v.size() == v.capacity()) {
-    __builtin_unreachable();
-  }
-  return v.emplace_back();
-}
-/// `v` grows by what `more` holds, for which it has room. A step of decoding adds one at a time, which `insert` is slow at.
-template <class T, class Range>
-[[gnu::always_inline]] inline void append_reserved(std::vector<T>& v, Range const& more) noexcept
-{
-  if (more.size() == 1) {
-    push_reserved(v, *more.begin());
-  } else {
-    v.insert(v.end(), more.begin(), more.end());
-  }
+  v.reserve_grown(size);
 }
 
 [[nodiscard]] constexpr PageCount smaller(PageCount a, PageCount b) noexcept
@@ -101,19 +78,18 @@ struct ControlState {
   ControlOptions options;
   Book book;
   std::vector<SequenceState> sequences;
-  std::vector<std::uint32_t> free_slots;  // the next one last
-  std::vector<RowId> free_rows;           // likewise
-  std::vector<StepState> steps;           // of stream s: [s * steps_per_stream, ...), oldest first
-  Stats stats;                            // the counters; the rest is filled in on demand
+  List<std::uint32_t> free_slots;  // the next one last
+  List<RowId> free_rows;           // likewise
+  std::vector<StepState> steps;    // of stream s: [s * steps_per_stream, ...), oldest first
+  Stats stats;                     // the counters; the rest is filled in on demand
   std::uint64_t next_step = 1;
   StepState* latest = nullptr;  // that was begun last: most calls ask for it
-  std::vector<Cut>
-    cuts;  // sequences that a failed step cut back, until the next call that fails one
+  List<Cut> cuts;  // sequences that a failed step cut back, until the next call that fails one
   std::vector<PinState> pins;
-  std::vector<PageId> twins;  // of `publish` and `add`, kept to allocate nothing
-  std::vector<Token> text;    // of `add`, likewise
+  List<PageId> twins;  // of `publish` and `add`, kept to allocate nothing
+  List<Token> text;    // of `add`, likewise
   MediaTable media;
-  std::vector<Token> named;         // of `open` and `add`, likewise: a text with names
+  List<Token> named;                // of `open` and `add`, likewise: a text with names
   Chunk renamed;                    // of `add`, likewise
   std::vector<NamedSpan> declared;  // of `add`, likewise: what its sequence will have
   std::vector<bool> stuck;          // of `evictable`, likewise

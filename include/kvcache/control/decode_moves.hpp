@@ -70,7 +70,7 @@ struct DecodeMoves : AddMoves<Allocator, Prefix, Replacement> {
       return false;
     }
     t->orphan_room += s.table.size() + 1;
-    ChunkState& c = push_reserved(t->chunks);
+    ChunkState& c = t->chunks.push_reserved();
     c.in_place = true;
     c.sequence = id;
     c.first_token = t->tokens.size();
@@ -82,7 +82,7 @@ struct DecodeMoves : AddMoves<Allocator, Prefix, Replacement> {
     c.pages_before = static_cast<PageCount>(s.table.size());
     c.bound_before = s.bound_until;
     for (Token const token : chunk.tokens) {
-      push_reserved(t->tokens, token);
+      t->tokens.push_reserved(token);
     }
     enter_step(*t, s, c);
     return true;

@@ -11,6 +11,7 @@
 #include <kvcache/control/step_state.hpp>
 #include <kvcache/core/error.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 #include <kvcache/prefix/match.hpp>
 
 #include <cstddef>
@@ -180,7 +181,7 @@ template <class State>
 /// A prompt as the tree knows it.
 struct NamedPrompt {
   std::vector<NamedSpan> spans;
-  std::vector<Token> copy;  ///< used where there are media
+  List<Token> copy;  ///< used where there are media
   std::span<Token const> text;
   Index limit = 0;  ///< rows that a hit may have
 };
@@ -211,7 +212,7 @@ template <class State>
     }
   }
   named.limit = whole_spans(named.spans, named.limit);
-  named.copy.assign(prompt.tokens.begin(), prompt.tokens.end());
+  named.copy.assign(prompt.tokens);
   named.text = named.copy;
   return name_rows(state, named.spans, 0, named.copy);
 }
@@ -231,7 +232,7 @@ template <class State>
       error.why != Why::ok) {
     return error;
   }
-  state.named.assign(prompt.tokens.begin(), prompt.tokens.end());
+  state.named.assign(prompt.tokens);
   text = state.named;
   return name_rows(state, s.media, 0, state.named);
 }
@@ -295,7 +296,7 @@ template <class State>
             "the rows of media must be known, and drafts before them are in flight; commit that "
             "step first"};
   }
-  state.named.assign(chunk.tokens.begin(), chunk.tokens.end());
+  state.named.assign(chunk.tokens);
   chunk.tokens = state.named;
   if (!has_rows) {
     return check(chunk.tokens, state.options.vocabulary);

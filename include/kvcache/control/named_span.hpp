@@ -3,6 +3,7 @@
 
 #include <kvcache/control/media_table.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 
 #include <cstddef>
 #include <span>
@@ -71,7 +72,7 @@ struct NamedSpan {
 }
 
 /// Lets go of the last of `pages`, which begin at row `start`, until they end inside no atomic span.
-inline void drop_torn(std::vector<PageId>& pages,
+inline void drop_torn(List<PageId>& pages,
                       std::span<NamedSpan const> spans,
                       std::size_t start,
                       std::size_t page_tokens) noexcept

@@ -129,9 +129,8 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
       }
     }
     free_orphans(t, before);
-    if (newest != nullptr) {  // its kernels may read the table rows
-      newest->rows.insert(
-        newest->rows.end(), t.rows.begin(), t.rows.end());  // within the reserve of all rows
+    if (newest != nullptr) {        // its kernels may read the table rows
+      newest->rows.append(t.rows);  // within the reserve of all rows
       t.rows.clear();
     }
     retire(t);
@@ -216,16 +215,16 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
       return;
     }
     SequenceState& s = this->sequences[c.sequence.slot];
-    auto const first = t.tokens.begin() + static_cast<std::ptrdiff_t>(c.first_token);
+    Token const* const first = t.tokens.data() + c.first_token;
     if (c.tree) {
       for (Index const place : outcome.path) {
         s.tokens.push_back(first[place]);  // within the reserve of the add
       }
       find_strays(s, outcome.path, c.first_index);
     } else if (c.named) {
-      append_reserved(s.tokens, std::span(first, first + c.attached + outcome.accepted));
+      s.tokens.append(first, static_cast<std::size_t>(c.attached + outcome.accepted));
     } else {
-      append_reserved(s.tokens, outcome.tokens);
+      s.tokens.append(outcome.tokens);
     }
     keep_declared(s, t.id);
     leave_flight(s, c.tokens - outcome.accepted);
@@ -246,7 +245,7 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
     Token const* const names =
       c.named ? t.tokens.data() + c.first_token : outcomes.each[i].tokens.data();
     for (Index k = 0; k < accepted; ++k) {
-      push_reserved(s.tokens, names[k]);
+      s.tokens.push_reserved(names[k]);
     }
     if (s.num_flights == 1) {
       s.num_flights = 0;

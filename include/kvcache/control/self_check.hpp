@@ -162,7 +162,7 @@ template <class State>
   }
   auto const& tree = state.book.tree();
   std::vector<std::uint32_t> holders(std::size_t{state.options.pages} + 1, 0);
-  auto const hold = [&](std::vector<PageId> const& table) {
+  auto const hold = [&](std::span<PageId const> table) {
     for (PageId const page : table) {
       if (page == zero_page || page.value > state.options.pages) {
         return false;

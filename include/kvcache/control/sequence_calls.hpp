@@ -79,8 +79,7 @@ class SequenceCalls {
           match = detail::match_rows(
             state_, known.value_or(DomainId{nil}), text, s.media, s.attach_limit, prompt.stream);
           state_.attach(s, prompt.tokens.size(), match);
-          auto const rows = static_cast<std::ptrdiff_t>(match.rows(options().page_tokens));
-          s.tokens.assign(text.begin(), text.begin() + rows);
+          s.tokens.assign(text.first(static_cast<std::size_t>(match.rows(options().page_tokens))));
           // Last: a name that was given cannot be taken back.
           s.domain = known ? *known : state_.book.intern(domain_of(prompt));
         }) ||
@@ -118,8 +117,8 @@ class SequenceCalls {
     Index const length = state_.settled(*from, from->in_place());
     detail::SequenceState& s = state_.sequences[state_.free_slots.back()];
     if (!detail::memory_sufficed_for([&] {
-          s.table.assign(from->table.begin(), from->table.begin() + state_.pages_of(length));
-          s.tokens.assign(from->tokens.begin(), from->tokens.begin() + length);
+          s.table.assign(std::span(from->table).first(state_.pages_of(length)));
+          s.tokens.assign(std::span(from->tokens).first(static_cast<std::size_t>(length)));
           s.media = from->media;
           if (detail::StepState* const step = state_.touching(*from); step != nullptr) {
             step->orphan_room += s.table.size() + 1;

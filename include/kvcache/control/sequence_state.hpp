@@ -3,6 +3,7 @@
 
 #include <kvcache/control/named_span.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 #include <kvcache/prefix/match.hpp>
 
 #include <cstddef>
@@ -54,17 +55,16 @@ struct alignas(64) SequenceState {
   bool suspended = false;        // tokens are kept, pages and row are not
   std::uint8_t num_flights = 0;
   RowId row{};
-  StreamId stream{};          // the steps that it depends on are of this stream ...
-  StepId bound_until{};       // ... until this one retires
-  StepId last_added{};        // the step of the stream that took its last chunk
-  PageCount indexed = 0;      // leading pages that are in the tree, as whole pages of this sequence
-  PageCount synced = 0;       // leading table entries that the pools hold
-  std::vector<Token> tokens;  // committed or attached: their number is the length
+  StreamId stream{};      // the steps that it depends on are of this stream ...
+  StepId bound_until{};   // ... until this one retires
+  StepId last_added{};    // the step of the stream that took its last chunk
+  PageCount indexed = 0;  // leading pages that are in the tree, as whole pages of this sequence
+  PageCount synced = 0;   // leading table entries that the pools hold
+  List<Token> tokens;     // committed or attached: their number is the length
   // ... and a second one.
-  std::vector<PageId> table;
+  List<PageId> table;
   Flight flights[max_flights]{};  // oldest first
-  std::vector<Index>
-    strays;  // of the last rows: the rows where their bytes lie until a plan moves them
+  List<Index> strays;  // of the last rows: the rows where their bytes lie until a plan moves them
   std::vector<NamedSpan> media;  // declared, in order; the rows may be yet to come
   DomainId domain{};
   std::uint32_t domain_generation = 0;  // of the domain when it was opened or resumed

@@ -5,6 +5,7 @@
 #include <kvcache/control/reclaimed.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -81,18 +82,18 @@ struct StepState {
   bool doomed = false;    // it fails as soon as the steps before it have retired
   bool counted = false;   // some of its chunks were planned by count
   bool orphaned = false;  // some of its chunks lost their sequence
-  std::vector<ChunkState> chunks;
+  List<ChunkState> chunks;
   std::size_t planned_tokens = 0;
-  std::vector<Token> tokens;   // of all named chunks, in the order of `add`
-  std::vector<Index> parents;  // of all trees
-  std::vector<PageId>
+  List<Token> tokens;   // of all named chunks, in the order of `add`
+  List<Index> parents;  // of all trees
+  List<PageId>
     pending;  // pages in the index that only this stream may use yet; the step holds them
-  std::vector<PageId>
+  List<PageId>
     orphans;  // pages let go by sequences of the step while it was open; the step holds them
-  std::vector<PageId> orphan_tables;  // of chunks that are computed without their sequence
+  List<PageId> orphan_tables;         // of chunks that are computed without their sequence
   std::size_t orphan_table_room = 0;  // how many pages these may become
   std::size_t orphan_room = 0;        // how many pages may become orphans
-  std::vector<RowId> rows;            // table rows that kernels may still read
+  List<RowId> rows;                   // table rows that kernels may still read
   Reclaimed reclaimed;
   Plan plan;
 

@@ -84,11 +84,10 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
         s.synced = smaller(s.synced, c.copy_at);  // perhaps no plan says so
       }
       if (flight.step->stage == Stage::open && c.pending > 0) {
-        std::vector<PageId>& tables = flight.step->orphan_tables;
+        List<PageId>& tables = flight.step->orphan_tables;
         c.orphan_at = static_cast<PageCount>(tables.size());
         c.orphan_pages = static_cast<PageCount>(s.table.size());
-        tables.insert(
-          tables.end(), s.table.begin(), s.table.end());  // within the reserve of `pend`
+        tables.append(s.table);  // within the reserve of `pend`
         c.orphan_row = s.row;
         s.synced = 0;
       }
@@ -203,7 +202,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     s.tokens.clear();
     s.media.clear();
     if (s.tokens.capacity() > worth_keeping) {
-      s.tokens.shrink_to_fit();
+      s.tokens.free();
     }
     s.generation += 1;
     free_slots.push_back(slot);  // within its reserve: a slot is listed once
