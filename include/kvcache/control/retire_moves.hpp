@@ -222,7 +222,8 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
       }
       find_strays(s, outcome.path, c.first_index);
     } else if (c.named) {
-      s.tokens.append(first, static_cast<std::size_t>(c.attached + outcome.accepted));
+      s.tokens.append(
+        first, static_cast<std::size_t>(c.attached) + static_cast<std::size_t>(outcome.accepted));
     } else {
       s.tokens.append(outcome.tokens);
     }

@@ -19,8 +19,8 @@ namespace kvcache::inline v0_1::detail {
 /// What `add` did for one chunk. Rows of a chunk, in the order of the sequence:
 /// [ attached: found in the tree ][ tokens: planned, written by the step ]
 struct ChunkState {
-  ChunkState() noexcept {
-  }  // NOLINT: of a type without one g++ clears objects by `rep stos`, a tenth of a decode step
+  // Of a type without one g++ clears objects by `rep stos`, a tenth of a decode step.
+  ChunkState() noexcept {}  // NOLINT(modernize-use-equals-default)
 
   // One cache line of what most chunks need ...
   SequenceId sequence{};

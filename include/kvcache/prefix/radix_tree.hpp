@@ -272,7 +272,7 @@ class RadixTree {
   /// **Pre** the span has no children; `0 < count <= size(id)`. **Cost** O(count), amortised.
   Popped pop_tail(SpanId id, PageCount count, PageId* out, Token* tokens_out) noexcept
   {
-    detail::Span& span = spans_[id.value];
+    detail::Span const& span = spans_[id.value];
     KVCACHE_EXPECTS(span.children == 0 && count > 0 && count <= span.buffer.size(),
                     "kvcache: pop_tail needs a childless span with that many pages");
     PageCount const left = span.buffer.size() - count;
