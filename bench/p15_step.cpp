@@ -131,13 +131,15 @@ class CacheSteps {
   {
     restart();
     std::vector<Index> const accepted(sequences, 1);
+    std::vector<Token> tokens(sequences);  // the engine's own, as is its list of what runs
     std::vector<Cache::SequenceChunk> chunks;
+    for (std::size_t i = 0; i < open_.size(); ++i) {
+      chunks.push_back({open_[i], std::span(tokens).subspan(i, 1)});
+    }
     return kvcache_bench::seconds([&] {
       for (int n = 0; n < steps; ++n) {
-        Token const token = n;
-        chunks.clear();
-        for (kvcache::Sequence const& sequence : open_) {
-          chunks.push_back({sequence, std::span(&token, 1)});
+        for (Token& token : tokens) {
+          token = n;
         }
         auto step = cache_.prepare(chunks);
         if (!step || !step->commit(accepted)) {
