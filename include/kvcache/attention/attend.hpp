@@ -47,6 +47,8 @@
 #include <kvcache/attention/merge.hpp>
 #include <kvcache/attention/plan.hpp>
 #include <kvcache/attention/shape.hpp>
+#include <kvcache/core/config.hpp>
+#include <kvcache/core/ids.hpp>
 #include <kvcache/view/batch_view.hpp>
 #include <kvcache/view/team.hpp>
 
@@ -83,6 +85,32 @@ void attend(BatchView<Layout> const& view,
   }
 }
 
+namespace detail {
+
+/// The states of one query row, in parts, for `join_states`: plain data, so that the same body may join them anywhere.
+struct RowParts {
+  AttentionItem const* items;
+  std::size_t const* parts;  // places in `items`
+  float const* scratch;
+  Index token;      // of the step
+  Index shared_at;  // its place in the list of tokens of parts that are shared
+  std::int32_t head;
+  std::int32_t query;
+  std::int32_t head_dim;
+
+  [[nodiscard]] KVCACHE_HOST_DEVICE PartState operator()(std::size_t i) const noexcept
+  {
+    AttentionItem const& from = items[parts[i]];
+    std::size_t const r =
+      from.row_of((from.shared ? shared_at : token) - from.first_token, head, query);
+    float const* const o = scratch + from.partial;  // rows x dim outputs, then rows logs
+    auto const dim = static_cast<std::size_t>(head_dim);
+    return {o + r * dim, o[from.rows() * dim + r]};
+  }
+};
+
+}  // namespace detail
+
 /// Joins the parts of merge `item`. **Pre** every `attend` of this layer has returned.
 /// **Post** the rows of `io.out` and `io.lse` are final. **Cost** reads each part once.
 /// **Threads** merges run beside each other on any threads.
@@ -93,13 +121,14 @@ inline void merge(AttentionPlan const& plan, AttentionTensors const& io, std::si
   for (std::int32_t head = join.first_head; head < join.first_head + join.heads; ++head) {
     for (Index t = 0; t < join.tokens; ++t) {
       for (std::int32_t q = join.first_query; q < join.first_query + join.queries; ++q) {
-        auto const part = [&](std::size_t i) {
-          AttentionItem const& from = plan.part(join, i);
-          Index const token = t + (from.shared ? join.shared_at : join.first_token);
-          std::size_t const r = from.row_of(token - from.first_token, head, q);
-          float const* const o = io.scratch + from.partial;  // rows x dim outputs, then rows logs
-          return detail::PartState{o + r * dim, o[from.rows() * dim + r]};
-        };
+        detail::RowParts const part{.items = &plan.item(0),
+                                    .parts = plan.parts(join),
+                                    .scratch = io.scratch,
+                                    .token = join.first_token + t,
+                                    .shared_at = join.shared_at + t,
+                                    .head = head,
+                                    .query = q,
+                                    .head_dim = plan.head_dim()};
         std::size_t const row = static_cast<std::size_t>(join.first_token + t) *
                                   static_cast<std::size_t>(plan.shape().query_heads) +
                                 static_cast<std::size_t>(head * plan.shape().group() + q);

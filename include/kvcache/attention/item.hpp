@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/core/config.hpp>
 #include <kvcache/core/ids.hpp>
 
 #include <cstddef>
@@ -26,15 +27,15 @@ struct AttentionItem {
 
   static constexpr std::size_t whole = ~std::size_t{0};
   /// Query rows, over all tokens, heads and queries.
-  [[nodiscard]] constexpr std::size_t rows() const noexcept
+  [[nodiscard]] KVCACHE_HOST_DEVICE constexpr std::size_t rows() const noexcept
   {
     return static_cast<std::size_t>(tokens) * static_cast<std::size_t>(heads) *
            static_cast<std::size_t>(queries);
   }
   /// The query row of a token (counted from `first_token`), a KV head and a query head of its group.
-  [[nodiscard]] constexpr std::size_t row_of(Index token,
-                                             std::int32_t head,
-                                             std::int32_t query) const noexcept
+  [[nodiscard]] KVCACHE_HOST_DEVICE constexpr std::size_t row_of(Index token,
+                                                                 std::int32_t head,
+                                                                 std::int32_t query) const noexcept
   {
     return (static_cast<std::size_t>(head - first_head) * static_cast<std::size_t>(tokens) +
             static_cast<std::size_t>(token)) *

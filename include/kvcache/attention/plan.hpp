@@ -72,10 +72,10 @@ class AttentionPlan {
   {
     return work_.merges[i];
   }
-  /// Part `i` of a merge, in order of KV rows.
-  [[nodiscard]] AttentionItem const& part(AttentionMerge const& merge, std::size_t i) const noexcept
+  /// Which items are the parts of a merge, in order of KV rows.
+  [[nodiscard]] std::size_t const* parts(AttentionMerge const& merge) const noexcept
   {
-    return work_.items[work_.parts[merge.first_part + i]];
+    return work_.parts.data() + merge.first_part;
   }
   [[nodiscard]] AttentionShape const& shape() const noexcept { return work_.shape; }
   [[nodiscard]] std::int32_t head_dim() const noexcept { return work_.head_dim; }
