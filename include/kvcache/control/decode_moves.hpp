@@ -3,6 +3,7 @@
 
 #include <kvcache/control/add_moves.hpp>
 #include <kvcache/control/prompt.hpp>
+#include <kvcache/control/refusals.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/step_state.hpp>
 #include <kvcache/core/ids.hpp>
@@ -16,7 +17,7 @@
 /// `AddMoves` finds out in four steps that there is nothing to do; here one test says so, and that the caller made no
 /// mistake. Everything else takes the long way, which says what is wrong, and what both note of a chunk is the same.
 ///
-/// Cost: about 100 instructions a chunk, and the lines that it must write: the chunk's two, the sequence's three.
+/// Cost: the lines that it must write, the chunk's two and the sequence's three; no loop but over its tokens.
 
 namespace kvcache::inline v0_1::detail {
 
@@ -94,9 +95,7 @@ struct DecodeMoves : AddMoves<Allocator, Prefix, Replacement> {
                                                 ChunkState const& c) noexcept
   {
     s.flights[s.num_flights++] = {&t, static_cast<std::uint32_t>(t.chunks.size() - 1)};
-    if (s.stream != t.stream) {
-      s.follow(t.stream);
-    }
+    s.follow(t.stream);
     s.last_added = t.id;
     s.bound_until = t.id;
     t.planned_tokens += static_cast<std::size_t>(c.tokens);
@@ -111,18 +110,9 @@ struct DecodeMoves : AddMoves<Allocator, Prefix, Replacement> {
   /// The names are what `Control::add` takes, and fewer than a page: a whole one may be found, or made pending.
   [[nodiscard]] bool named_well(Chunk const& chunk) const noexcept
   {
-    if (chunk.count != 0 || chunk.tokens.size() >= static_cast<std::size_t>(options.page_tokens)) {
-      return false;
-    }
-    constexpr std::uint32_t first_negative = std::uint32_t{1} << 31;
-    std::uint32_t const end =
-      options.vocabulary == 0 ? first_negative : static_cast<std::uint32_t>(options.vocabulary);
-    for (Token const token : chunk.tokens) {
-      if (static_cast<std::uint32_t>(token) >= end) {
-        return false;
-      }
-    }
-    return true;
+    return chunk.count == 0 &&
+           chunk.tokens.size() < static_cast<std::size_t>(options.page_tokens) &&
+           check(chunk.tokens, options.vocabulary).why == Why::ok;
   }
   /// The arrays have room for the chunk as `AddMoves::reserve` would make it.
   [[nodiscard]] static bool has_room(StepState const& t,

@@ -79,9 +79,11 @@ struct alignas(64) SequenceState {
   /// From now on its steps are of stream `next`.
   void follow(StreamId next) noexcept
   {
-    added_elsewhere[stream.value] = last_added;
-    stream = next;
-    last_added = added_elsewhere[next.value];
+    if (next != stream) {
+      added_elsewhere[stream.value] = last_added;
+      stream = next;
+      last_added = added_elsewhere[next.value];
+    }
   }
   /// The newest step of stream `of` that took a chunk.
   [[nodiscard]] StepId added_to(StreamId of) const noexcept
