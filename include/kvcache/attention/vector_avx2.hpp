@@ -156,12 +156,7 @@ struct Vector {
     Reg const y = _mm256_max_ps(least, x);  // in this order NaN passes
     Reg const whole = _mm256_round_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     Reg const f = sub(y, whole);
-    Reg p = fma(all(1.535336188e-4F), f, all(1.339887440e-3F));
-    p = fma(p, f, all(9.618437357e-3F));
-    p = fma(p, f, all(5.550332471e-2F));
-    p = fma(p, f, all(2.402264791e-1F));
-    p = fma(p, f, all(6.931472028e-1F));
-    p = fma(p, f, all(1.0F));
+    Reg const p = fma(slope(f), f, all(1.0F));
     __m256i const bits =
       _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23);
     return _mm256_andnot_ps(_mm256_cmp_ps(x, least, _CMP_LT_OQ), mul(p, _mm256_castsi256_ps(bits)));
@@ -171,17 +166,22 @@ struct Vector {
     Reg const y = _mm256_min_ps(all(126.0F), _mm256_max_ps(all(-126.0F), x));  // NaN passes
     Reg const whole = _mm256_round_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     Reg const f = sub(y, whole);
-    Reg p = fma(all(1.535336188e-4F), f, all(1.339887440e-3F));
-    p = fma(p, f, all(9.618437357e-3F));
-    p = fma(p, f, all(5.550332471e-2F));
-    p = fma(p, f, all(2.402264791e-1F));
-    p = fma(p, f, all(6.931472028e-1F));
+    Reg const p = slope(f);
     Reg const power = _mm256_castsi256_ps(
       _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23));
     return fma(mul(p, f), power, sub(power, all(1.0F)));
   }
 
  private:
+  /// (2^f - 1) / f for -0.5 <= f <= 0.5.
+  [[gnu::always_inline]] static inline Reg slope(Reg f)
+  {
+    Reg p = fma(all(1.535336188e-4F), f, all(1.339887440e-3F));
+    p = fma(p, f, all(9.618437357e-3F));
+    p = fma(p, f, all(5.550332471e-2F));
+    p = fma(p, f, all(2.402264791e-1F));
+    return fma(p, f, all(6.931472028e-1F));
+  }
   /// The 64-bit quarters 0 2 1 3.
   [[gnu::always_inline]] static inline Reg in_order(Reg a)
   {

@@ -169,12 +169,7 @@ struct Vector {
     Reg const y = _mm512_maskz_max_ps(every, least, x);  // in this order NaN passes
     Reg const whole = _mm512_maskz_cvtepi32_ps(every, _mm512_maskz_cvtps_epi32(every, y));
     Reg const f = sub(y, whole);
-    Reg p = fma(all(1.535336188e-4F), f, all(1.339887440e-3F));
-    p = fma(p, f, all(9.618437357e-3F));
-    p = fma(p, f, all(5.550332471e-2F));
-    p = fma(p, f, all(2.402264791e-1F));
-    p = fma(p, f, all(6.931472028e-1F));
-    p = fma(p, f, all(1.0F));
+    Reg const p = fma(slope(f), f, all(1.0F));
     auto const keep = static_cast<__mmask16>(~_mm512_cmp_ps_mask(x, least, _CMP_LT_OQ));
     return _mm512_maskz_scalef_ps(keep, p, whole);
   }
@@ -184,16 +179,21 @@ struct Vector {
       every, all(126.0F), _mm512_maskz_max_ps(every, all(-126.0F), x));  // NaN passes
     Reg const whole = _mm512_maskz_cvtepi32_ps(every, _mm512_maskz_cvtps_epi32(every, y));
     Reg const f = sub(y, whole);
-    Reg p = fma(all(1.535336188e-4F), f, all(1.339887440e-3F));
-    p = fma(p, f, all(9.618437357e-3F));
-    p = fma(p, f, all(5.550332471e-2F));
-    p = fma(p, f, all(2.402264791e-1F));
-    p = fma(p, f, all(6.931472028e-1F));
+    Reg const p = slope(f);
     Reg const power = _mm512_maskz_scalef_ps(every, all(1.0F), whole);
     return fma(mul(p, f), power, sub(power, all(1.0F)));
   }
 
  private:
+  /// (2^f - 1) / f for -0.5 <= f <= 0.5.
+  [[gnu::always_inline]] static inline Reg slope(Reg f)
+  {
+    Reg p = fma(all(1.535336188e-4F), f, all(1.339887440e-3F));
+    p = fma(p, f, all(9.618437357e-3F));
+    p = fma(p, f, all(5.550332471e-2F));
+    p = fma(p, f, all(2.402264791e-1F));
+    return fma(p, f, all(6.931472028e-1F));
+  }
   // For the masked forms: in g++ 12 the plain ones read a variable that nothing sets, and warn of it.
   static constexpr auto every = static_cast<__mmask16>(0xffffU);
   static constexpr auto every8 = static_cast<__mmask8>(0xffU);

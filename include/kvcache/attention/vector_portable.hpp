@@ -179,16 +179,8 @@ struct Vector {
       float const shifted =
         y + 12582912.0F;  // 1.5 * 2^23: rounds to whole, and shows the whole in its bits
       float const f = y - (shifted - 12582912.0F);
-      float p = 1.535336188e-4F;
-      p = p * f + 1.339887440e-3F;
-      p = p * f + 9.618437357e-3F;
-      p = p * f + 5.550332471e-2F;
-      p = p * f + 2.402264791e-1F;
-      p = p * f + 6.931472028e-1F;
-      p = p * f + 1.0F;
-      std::uint32_t const bits = __builtin_bit_cast(std::uint32_t, shifted) << 23;
-      p = __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, 1.0F) + bits) * p;
-      r.lane[i] = x.lane[i] < -126.0F ? 0.0F : p;
+      float const p = slope(f) * f + 1.0F;
+      r.lane[i] = x.lane[i] < -126.0F ? 0.0F : power(shifted) * p;
     }
     return r;
   }
@@ -201,17 +193,28 @@ struct Vector {
       y = y > 126.0F ? 126.0F : y;
       float const shifted = y + 12582912.0F;  // as in `exp2`
       float const f = y - (shifted - 12582912.0F);
-      float p = 1.535336188e-4F;
-      p = p * f + 1.339887440e-3F;
-      p = p * f + 9.618437357e-3F;
-      p = p * f + 5.550332471e-2F;
-      p = p * f + 2.402264791e-1F;
-      p = p * f + 6.931472028e-1F;
-      std::uint32_t const bits = __builtin_bit_cast(std::uint32_t, shifted) << 23;
-      float const whole = __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, 1.0F) + bits);
-      r.lane[i] = p * f * whole + (whole - 1.0F);
+      float const whole = power(shifted);
+      r.lane[i] = slope(f) * f * whole + (whole - 1.0F);
     }
     return r;
+  }
+
+ private:
+  /// (2^f - 1) / f for -0.5 <= f <= 0.5.
+  [[gnu::always_inline]] static inline float slope(float f)
+  {
+    float p = 1.535336188e-4F;
+    p = p * f + 1.339887440e-3F;
+    p = p * f + 9.618437357e-3F;
+    p = p * f + 5.550332471e-2F;
+    p = p * f + 2.402264791e-1F;
+    return p * f + 6.931472028e-1F;
+  }
+  /// 2^n, of n + 1.5 * 2^23.
+  [[gnu::always_inline]] static inline float power(float shifted)
+  {
+    std::uint32_t const bits = __builtin_bit_cast(std::uint32_t, shifted) << 23;
+    return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, 1.0F) + bits);
   }
 };
 
