@@ -13,8 +13,6 @@
 #include <kvcache/layout/paged_heads.hpp>
 #include <kvcache/pool/pool.hpp>
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +27,7 @@
 #include <vector>
 
 #include "harness.hpp"
+#include "memory.hpp"
 
 namespace {
 
@@ -40,27 +39,7 @@ constexpr kvcache::Index page_tokens = 16;
 constexpr std::size_t row_elements = 128;
 constexpr std::uint32_t copies = 5120;  // 320 MiB are read, 320 MiB written
 
-/// Anonymous memory on huge pages where the system has them, for both sides.
-class Memory {
- public:
-  explicit Memory(std::size_t bytes)
-      : bytes_(bytes),
-        data_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))
-  {
-    if (data_ == MAP_FAILED) {
-      throw std::runtime_error("P9: no memory for " + std::to_string(bytes >> 20) + " MiB");
-    }
-    ::madvise(data_, bytes, MADV_HUGEPAGE);
-  }
-  Memory(Memory const&) = delete;
-  Memory& operator=(Memory const&) = delete;
-  ~Memory() { ::munmap(data_, bytes_); }
-  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(data_); }
-
- private:
-  std::size_t bytes_;
-  void* data_;
-};
+using kvcache_bench::Memory;
 
 class Copies {
  public:

@@ -10,8 +10,6 @@
 #include <kvcache/host.hpp>
 #include <kvcache/layout/paged_heads.hpp>
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -29,6 +27,7 @@
 #endif
 
 #include "harness.hpp"
+#include "memory.hpp"
 
 namespace kvcache_bench {
 
@@ -95,28 +94,6 @@ inline std::uint64_t plain_read(std::byte const* p, std::size_t bytes)
 #endif
   return read_words(p, bytes);
 }
-
-/// Anonymous memory on huge pages where the system has them, for both sides.
-class Memory {
- public:
-  explicit Memory(std::size_t bytes)
-      : bytes_(bytes),
-        data_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))
-  {
-    if (data_ == MAP_FAILED) {
-      throw std::runtime_error("no memory for " + std::to_string(bytes >> 20) + " MiB");
-    }
-    ::madvise(data_, bytes, MADV_HUGEPAGE);
-  }
-  Memory(Memory const&) = delete;
-  Memory& operator=(Memory const&) = delete;
-  ~Memory() { ::munmap(data_, bytes_); }
-  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(data_); }
-
- private:
-  std::size_t bytes_;
-  void* data_;
-};
 
 /// A decode step: sequences of `rows` rows each, of which the first `shared` lie in pages that all of them share.
 struct DecodeShape {
