@@ -22,6 +22,8 @@
 
 namespace llama::avx2 {
 
+constexpr std::size_t wide = 8;  // 32-bit places of a register
+
 /// 32 whole numbers, in order.
 struct Words {
   __m256i low;
@@ -38,6 +40,11 @@ struct Scales {
 inline __m128i bytes_at(std::byte const* from)
 {
   return _mm_loadu_si128(reinterpret_cast<__m128i const*>(from));
+}
+
+inline __m256i words_at(std::int16_t const* from)
+{
+  return _mm256_loadu_si256(reinterpret_cast<__m256i const*>(from));
 }
 
 /// The one or two halves at the head of a block.

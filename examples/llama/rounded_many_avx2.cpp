@@ -29,15 +29,9 @@
 namespace llama::avx2 {
 namespace {
 
-constexpr std::size_t wide = 8;  // 32-bit places of a register
 constexpr std::size_t panel_rows = 2 * wide;
 constexpr std::size_t panel_blocks = 16;  // at a time: 16 KiB, half of a first-level cache
 constexpr std::size_t tile_tokens = 3;
-
-inline __m256i words_at(std::int16_t const* from)
-{
-  return _mm256_loadu_si256(reinterpret_cast<__m256i const*>(from));
-}
 
 inline __m256i pair_everywhere(std::int16_t const* from)
 {

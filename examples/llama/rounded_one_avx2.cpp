@@ -23,13 +23,6 @@
 namespace llama::avx2 {
 namespace {
 
-constexpr std::size_t wide = 8;  // 32-bit places of a register
-
-inline __m256i words_at(std::int16_t const* from)
-{
-  return _mm256_loadu_si256(reinterpret_cast<__m256i const*>(from));
-}
-
 inline float largest(__m256 v)
 {
   __m128 const four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
