@@ -95,7 +95,7 @@ std::string words(Case const& c)
 
 /// One case on every path; adds the worst error of each to `worst`.
 template <class T>
-void check(Case const& c, std::uint64_t case_seed, std::map<std::string, double>& worst)
+void check(Case const& c, std::uint64_t case_seed, WorstErrors& worst)
 {
   using Layout = PagedHeads<T>;
   static constexpr Poison poisons[] = {Poison::nan, Poison::infinity, Poison::ones};
@@ -111,7 +111,7 @@ void check(Case const& c, std::uint64_t case_seed, std::map<std::string, double>
     INFO(name(path) << ", " << kvcache::ElementTraits<T>::name << ", " << words(c) << ", seed "
                     << case_seed);
     CHECK(error <= tolerance);
-    worst[name(path)] = std::max(worst[name(path)], error);
+    worst.add(path, error);
     if (first.out.empty()) {
       first = got;
     }
@@ -126,7 +126,7 @@ TEST_CASE("attend: equals attention in double precision over random shapes, on e
           "[attention][attend]")
 {
   std::mt19937_64 random(seed);
-  std::map<std::string, double> worst;
+  WorstErrors worst;
   std::map<std::int32_t, int> dims;
   std::map<std::int32_t, int> groups;
   std::map<std::int32_t, int> pages;
@@ -148,15 +148,7 @@ TEST_CASE("attend: equals attention in double precision over random shapes, on e
   CHECK(dims.size() == 10);
   CHECK(groups.size() == 10);
   CHECK(pages.size() == 5);
-  std::printf("attend: %d random cases from seed %llu, worst error against double:",
-              cases,
-              static_cast<unsigned long long>(seed));
-  for (auto const& [path, error] : worst) {
-    std::printf(" %s %.1e", path.c_str(), error);
-  }
-  std::printf("%s\n",
-              worst.count("avx512") == 1 ? "" : " (avx512 not run: this processor has none)");
-  REQUIRE(worst.size() == paths().size());
+  REQUIRE(worst.report("random cases", cases, seed));
 }
 
 TEST_CASE("attend: static and dynamic layouts give the same bits", "[attention][attend]")

@@ -10,8 +10,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <random>
 #include <string>
@@ -168,6 +170,29 @@ bool model_sees(PagedPool<Layout> const& pool,
   }
   return pool.visible(token, i) && (window == 0 || pool.back(token, i) < window);
 }
+
+/// The worst error of each path over the cases of a test.
+class WorstErrors {
+ public:
+  void add(Path path, double error) { worst_[path] = std::max(worst_[path], error); }
+  /// Prints them; false where a path of this processor had no case.
+  [[nodiscard]] bool report(char const* cases, int count, std::uint64_t seed) const
+  {
+    std::printf("attend: %d %s from seed %llu, worst error against double:",
+                count,
+                cases,
+                static_cast<unsigned long long>(seed));
+    for (auto const& [path, error] : worst_) {
+      std::printf(" %s %.1e", name(path), error);
+    }
+    std::printf(
+      "%s\n", worst_.count(Path::avx512) == 1 ? "" : " (avx512 not run: this processor has none)");
+    return worst_.size() == paths().size();
+  }
+
+ private:
+  std::map<Path, double> worst_;
+};
 
 /// The largest difference from attention in double precision: of outputs, and of logs of sums.
 template <class Layout>

@@ -124,7 +124,7 @@ std::string words(Case const& c)
 }
 
 template <class Layout>
-void check(Case const& c, std::uint64_t case_seed, std::map<std::string, double>& worst)
+void check(Case const& c, std::uint64_t case_seed, WorstErrors& worst)
 {
   PagedPool<Layout> pool(c.geometry, c.lengths, c.chunks, Poison::nan, case_seed);
   for (std::size_t i = 0; i < c.trees.size(); ++i) {
@@ -140,7 +140,7 @@ void check(Case const& c, std::uint64_t case_seed, std::map<std::string, double>
       pool, c.shape, 1, q, run(pool, c.shape, options, 1, q, path), {.two_way = c.two_way});
     INFO(name(path) << ", " << words(c) << ", seed " << case_seed);
     CHECK(error <= tolerance);
-    worst[name(path)] = std::max(worst[name(path)], error);
+    worst.add(path, error);
   }
 }
 
@@ -150,7 +150,7 @@ TEST_CASE("attend: windows, soft caps, spans and trees together equal double pre
           "[attention][mask]")
 {
   std::mt19937_64 random(seed);
-  std::map<std::string, double> worst;
+  WorstErrors worst;
   std::array<bool, 17> groups{};
   constexpr int cases = 160;
   for (int i = 0; i < cases; ++i) {
@@ -169,14 +169,7 @@ TEST_CASE("attend: windows, soft caps, spans and trees together equal double pre
     }
   }
   CHECK(std::count(groups.begin(), groups.end(), true) == 16);
-  std::printf("attend: %d masked steps from seed %llu, worst error against double:",
-              cases,
-              static_cast<unsigned long long>(seed));
-  for (auto const& [path, error] : worst) {
-    std::printf(" %s %.1e", path.c_str(), error);
-  }
-  std::printf("\n");
-  REQUIRE(worst.size() == paths().size());
+  REQUIRE(worst.report("masked steps", cases, seed));
 }
 
 TEST_CASE("attend: a window, a cap or a span left out is noticed", "[attention][mask]")

@@ -137,7 +137,7 @@ std::string words(Case const& c)
 
 /// One case on every path against double precision; adds the worst error of each to `worst`.
 template <class Layout>
-void check_double(Case const& c, std::uint64_t case_seed, std::map<std::string, double>& worst)
+void check_double(Case const& c, std::uint64_t case_seed, WorstErrors& worst)
 {
   PagedPool<Layout> pool(c.geometry, c.lengths, c.chunks, Poison::nan, case_seed);
   plant_all(pool, c);
@@ -147,7 +147,7 @@ void check_double(Case const& c, std::uint64_t case_seed, std::map<std::string, 
       error_against_double(pool, c.shape, 1, q, run(pool, c.shape, c.options, 1, q, path));
     INFO(name(path) << ", " << words(c) << " seed " << case_seed);
     CHECK(error <= tolerance);
-    worst[name(path)] = std::max(worst[name(path)], error);
+    worst.add(path, error);
   }
 }
 
@@ -157,7 +157,7 @@ TEST_CASE("attend: equals double precision over exactly the paths of random tree
           "[attention][tree]")
 {
   std::mt19937_64 random(seed);
-  std::map<std::string, double> worst;
+  WorstErrors worst;
   constexpr int cases = 80;
   for (int i = 0; i < cases; ++i) {
     Case const c = random_case(random);
@@ -168,14 +168,7 @@ TEST_CASE("attend: equals double precision over exactly the paths of random tree
       check_double<PagedHeads<kvcache::bfloat16>>(c, case_seed, worst);
     }
   }
-  std::printf("attend: %d steps with random trees from seed %llu, worst error against double:",
-              cases,
-              static_cast<unsigned long long>(seed));
-  for (auto const& [path, error] : worst) {
-    std::printf(" %s %.1e", path.c_str(), error);
-  }
-  std::printf("\n");
-  REQUIRE(worst.size() == paths().size());
+  REQUIRE(worst.report("steps with random trees", cases, seed));
 }
 
 TEST_CASE("attend: a step without its masks is noticed", "[attention][tree]")

@@ -5,8 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -14,18 +12,13 @@
 #include "kernel_by_hand.hpp"
 #include "support/catch.hpp"
 #include "support/facade.hpp"
+#include "support/read_file.hpp"
 
 namespace {
 
 using namespace kvcache_test;
 using kvcache::Index;
 using Lines = std::vector<std::string>;
-
-std::string read(std::string const& path)
-{
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 Lines lines_of(std::string const& text)
 {
@@ -80,8 +73,8 @@ Audit audit(std::string const& document, std::string const& root)
     while (++i < lines.size() && lines[i] != "```") {
       snippet.push_back(lines[i]);
     }
-    bool const right =
-      !path.empty() && !snippet.empty() && stands_in(snippet, lines_of(read(root + "/" + path)));
+    bool const right = !path.empty() && !snippet.empty() &&
+                       stands_in(snippet, lines_of(read_file(root + "/" + path)));
     if (!right) {
       UNSCOPED_INFO("not in '" << path << "': " << (snippet.empty() ? "" : snippet[0]) << " ...");
     }
@@ -97,7 +90,7 @@ TEST_CASE("docs/plug-into-your-kernel.md: every block of code stands in a file t
           "[examples][docs]")
 {
   std::string const root = KVCACHE_SOURCE_DIR;
-  Audit const own = audit(read(root + "/docs/plug-into-your-kernel.md"), root);
+  Audit const own = audit(read_file(root + "/docs/plug-into-your-kernel.md"), root);
   CHECK(own.wrong == 0);
   CHECK(own.blocks >= 10);
   std::string const mark = "<!-- cut from examples/01_your_kernel.hpp -->\n```cpp\n";
@@ -113,11 +106,11 @@ TEST_CASE("docs/plug-into-your-kernel.md: the compiler's sentence is the one tha
           "[examples][docs]")
 {
   std::string const root = KVCACHE_SOURCE_DIR;
-  std::string const source = read(root + "/tests/compile_fail/replacement_without_victim.cpp");
+  std::string const source = read_file(root + "/tests/compile_fail/replacement_without_victim.cpp");
   std::string const mark = "// expect: ";
   std::size_t const at = source.find(mark) + mark.size();
   std::string const sentence = source.substr(at, source.find('\n', at) - at);
-  CHECK_THAT(read(root + "/docs/plug-into-your-kernel.md"),
+  CHECK_THAT(read_file(root + "/docs/plug-into-your-kernel.md"),
              Contains("\nerror: static assertion failed: " + sentence + "\n"));
 }
 

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs/faults.md says which file tests which scenario: the file must be there and name it.
 
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
 
 #include "support/catch.hpp"
+#include "support/read_file.hpp"
+
+using kvcache_test::read_file;
 
 namespace {
-
-std::string read(std::string const& path)
-{
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// How many files the document names for its done scenarios, and how many of these do not name the scenario.
 struct Audit {
@@ -34,7 +29,7 @@ Audit audit(std::string const& document, std::string const& root)
     for (std::size_t at = 0; (at = line.find("`tests/", at)) != std::string::npos; ++at) {
       std::size_t const end = line.find('`', at + 1);
       std::string const path = root + "/" + line.substr(at + 1, end - at - 1);
-      bool const right = read(path).find(scenario) != std::string::npos;
+      bool const right = read_file(path).find(scenario) != std::string::npos;
       if (!right) {
         UNSCOPED_INFO(path << " does not name " << scenario);
       }
@@ -50,7 +45,7 @@ Audit audit(std::string const& document, std::string const& root)
 TEST_CASE("docs/faults.md: each done scenario has a test that names it", "[faults][docs]")
 {
   std::string const root = KVCACHE_SOURCE_DIR;
-  std::string const document = read(root + "/docs/faults.md");
+  std::string const document = read_file(root + "/docs/faults.md");
   Audit const own = audit(document, root);
   CHECK(own.wrong == 0);
   CHECK(own.named > 50);

@@ -4,9 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -15,8 +13,10 @@
 #include "llama/model_file.hpp"
 #include "llama/sampler.hpp"
 #include "support/catch.hpp"
+#include "support/read_file.hpp"
 
 using kvcache_test::Contains;
+using kvcache_test::read_file;
 using llama_test::Ids;
 using llama_test::Logits;
 using llama_test::Runner;
@@ -67,12 +67,6 @@ Bytes tokens()
     }
   }
   return out;
-}
-
-std::string read_file(fs::path const& path)
-{
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 template <class T>

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <iterator>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "ggml_vocab.hpp"
 #include "llama/text_stream.hpp"
 #include "llama/tokenizer.hpp"
 #include "support/catch.hpp"
@@ -17,6 +13,7 @@ using kvcache_test::Contains;
 using kvcache_test::GgufBuilder;
 using llama::Gguf;
 using llama::Tokenizer;
+using llama_test::check_ggml_vocab;
 using Ids = std::vector<std::int32_t>;
 
 namespace {
@@ -96,12 +93,6 @@ std::string pieces_of(Tokenizer const& t, std::string_view text)
   return out;
 }
 
-std::string read_file(std::filesystem::path const& path)
-{
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 }  // namespace
 
 TEST_CASE("SentencePiece: the best score merges first, the leftmost of equals",
@@ -169,29 +160,5 @@ TEST_CASE("SentencePiece: a long text without spaces stays fast and whole",
 TEST_CASE("SentencePiece: Llama's vocabulary gives llama.cpp's ids",
           "[llama][tokenizer][sentence_piece]")
 {
-  auto const model =
-    std::filesystem::path(KVCACHE_TEST_DATA_DIR) / "vectors/gguf-vocab/ggml-vocab-llama-spm.gguf";
-  if (!std::filesystem::exists(model)) {
-    std::cout << "not run: Llama's token ids (needs " << model << ")\n";
-    CHECK_THROWS(Gguf::open((model / "absent").string()));
-    return;
-  }
-  Tokenizer const t(Gguf::open(model.string()));
-  std::string const texts = read_file(model.string() + ".inp");
-  std::istringstream expected(read_file(model.string() + ".out"));
-  std::string const separator = "\n__ggml_vocab_test__\n";
-  std::size_t count = 0;
-  for (std::size_t from = 0; from < texts.size(); ++count) {
-    std::size_t const to = std::min(texts.find(separator, from), texts.size());
-    std::string const text = texts.substr(from, to - from);
-    std::string line;
-    std::getline(expected, line);
-    std::istringstream numbers(line);
-    Ids const ids{std::istream_iterator<std::int32_t>(numbers), {}};
-    INFO("'" << text << "'");
-    CHECK(t.encode(text) == ids);
-    CHECK(t.decode(ids) == text);
-    from = to + separator.size();
-  }
-  CHECK(count > 40);
+  check_ggml_vocab("ggml-vocab-llama-spm.gguf", true);
 }

@@ -3,17 +3,17 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <string>
 
 #include "fixture.hpp"
 #include "llama/sampler.hpp"
 #include "support/catch.hpp"
 #include "support/json.hpp"
+#include "support/read_file.hpp"
 
 using kvcache_test::Json;
+using kvcache_test::read_file;
 using llama::KvType;
 using llama::Work;
 using llama_test::Ids;
@@ -23,12 +23,6 @@ using llama_test::Runner;
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_file(fs::path const& path)
-{
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 fs::path reference_path()
 {

@@ -4,25 +4,26 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <random>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "ggml_vocab.hpp"
 #include "llama/embedded_model.hpp"
 #include "llama/text_stream.hpp"
 #include "support/catch.hpp"
 #include "support/gguf_builder.hpp"
 #include "support/json.hpp"
+#include "support/read_file.hpp"
 
 using kvcache_test::Contains;
 using kvcache_test::GgufBuilder;
 using kvcache_test::Json;
+using kvcache_test::read_file;
 using llama::Gguf;
 using llama::Tokenizer;
+using llama_test::check_ggml_vocab;
 using Ids = std::vector<std::int32_t>;
 using Pieces = std::vector<std::string_view>;
 
@@ -88,12 +89,6 @@ std::vector<std::string> texts_of(Tokenizer const& tokenizer, std::string_view t
     out.push_back(tokenizer.decode(id));
   }
   return out;
-}
-
-std::string read_file(std::filesystem::path const& path)
-{
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 std::filesystem::path const data_dir = KVCACHE_TEST_DATA_DIR;
@@ -339,27 +334,5 @@ TEST_CASE("Tokenizer: SmolLM2 gives the reference's ids", "[llama][tokenizer][sm
 
 TEST_CASE("Tokenizer: GPT-2's vocabulary gives llama.cpp's ids", "[llama][tokenizer][gpt2]")
 {
-  auto const model = data_dir / "vectors/gguf-vocab/ggml-vocab-gpt-2.gguf";
-  if (!std::filesystem::exists(model)) {
-    std::cout << "not run: GPT-2's token ids (needs " << model << ")\n";
-    CHECK_THROWS(Gguf::open((model / "absent").string()));
-    return;
-  }
-  Tokenizer const t(Gguf::open(model.string()));
-  std::string texts = read_file(model.string() + ".inp");
-  std::istringstream expected(read_file(model.string() + ".out"));
-  std::string const separator = "\n__ggml_vocab_test__\n";
-  std::size_t count = 0;
-  for (std::size_t from = 0; from < texts.size(); ++count) {
-    std::size_t const to = std::min(texts.find(separator, from), texts.size());
-    std::string const text = texts.substr(from, to - from);
-    std::string line;
-    std::getline(expected, line);
-    std::istringstream numbers(line);
-    Ids const ids{std::istream_iterator<std::int32_t>(numbers), {}};
-    INFO("'" << text << "'");
-    CHECK(t.encode(text) == ids);
-    from = to + separator.size();
-  }
-  CHECK(count > 40);
+  check_ggml_vocab("ggml-vocab-gpt-2.gguf", false);
 }
