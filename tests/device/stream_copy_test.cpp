@@ -29,10 +29,28 @@ std::vector<std::byte> random_bytes(std::size_t n, std::uint64_t seed)
 TEST_CASE("stream_copy: any number of bytes, from anywhere to anywhere, and no byte beside them",
           "[device][stream_copy]")
 {
-  std::vector<std::byte> const source = random_bytes(5000, 20261130);
-  std::vector<std::byte> const before = random_bytes(5000, 7);
-  for (std::size_t const bytes :
-       Sizes{0, 1, 15, 63, 64, 65, 127, 128, 200, 1024, 1088, 4096, 4222}) {
+  constexpr std::size_t room = 100000;  // three stretches of 32 KiB
+  std::vector<std::byte> const source = random_bytes(room, 20261130);
+  std::vector<std::byte> const before = random_bytes(room, 7);
+  for (std::size_t const bytes : Sizes{0,
+                                       1,
+                                       15,
+                                       63,
+                                       64,
+                                       65,
+                                       127,
+                                       128,
+                                       200,
+                                       1024,
+                                       1088,
+                                       4096,
+                                       4222,
+                                       32767,
+                                       32768,
+                                       32900,
+                                       65536,
+                                       98304,
+                                       99900}) {
     for (std::size_t const from : Sizes{0, 1, 16, 63}) {
       for (std::size_t const to : Sizes{0, 1, 17, 48, 63, 64}) {
         CAPTURE(bytes, from, to);
