@@ -332,6 +332,14 @@ class BlockRun {
     return meeting;
   }
 
+  static void copy_value(void* to, void const* from, std::uint32_t bytes)
+  {
+    if (bytes == 4) {  // most are
+      std::memcpy(to, from, 4);
+    } else {
+      std::memcpy(to, from, bytes);
+    }
+  }
   static void hand_out(Warp& warp, Meeting const& meeting)
   {
     if (meeting.call == Call::sync) {
@@ -351,11 +359,11 @@ class BlockRun {
       if (meeting.call == Call::vote) {
         std::memcpy(to.out, &ballot, sizeof ballot);
       } else if (meeting.call == Call::shuffle) {
-        std::memcpy(to.out, warp.offers[static_cast<std::size_t>(to.from)].mine, to.bytes);
+        copy_value(to.out, warp.offers[static_cast<std::size_t>(to.from)].mine, to.bytes);
       } else {
         for (std::uint32_t from = meeting.mask; from != 0; from &= from - 1) {
           auto const lane = static_cast<std::size_t>(std::countr_zero(from));
-          std::memcpy(
+          copy_value(
             static_cast<std::byte*>(to.out) + lane * to.bytes, warp.offers[lane].mine, to.bytes);
         }
       }

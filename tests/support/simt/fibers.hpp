@@ -50,6 +50,10 @@ class Fibers final : public Engine {
     caller_.switch_to(fibers_[next()]->context);
   }
 
+  /// For a last word.
+  [[nodiscard]] std::int32_t block() const { return block_->index(); }
+  [[nodiscard]] std::int32_t thread() const { return running_; }
+
   void wait(std::int32_t thread) override
   {
     if (awake_ == 0) {
@@ -67,8 +71,13 @@ class Fibers final : public Engine {
   }
 
  private:
+  Fibers() : Engine(false) {}
+
   struct Fiber {
-    Fiber(Fibers& all, std::int32_t number) : fibers(all), thread(number), context(live, this) {}
+    Fiber(Fibers& all, std::int32_t number)
+        : fibers(all), thread(number), context(live, this, static_cast<std::size_t>(number))
+    {
+    }
 
     static void live(void* self)
     {
@@ -114,7 +123,8 @@ class Fibers final : public Engine {
     if (lanes == 0) {
       awake_ &= ~(1U << warp);
     }
-    return static_cast<std::size_t>(warp * 32 + lane);
+    running_ = warp * 32 + lane;
+    return static_cast<std::size_t>(running_);
   }
   /// The first set bit at `start` or, going round, behind it.
   static int first_from(std::uint32_t bits, int start)
@@ -129,6 +139,7 @@ class Fibers final : public Engine {
   // Threads that can go on and do not run: a bit for each warp that has any, and its lanes.
   std::uint32_t awake_ = 0;
   std::array<std::uint32_t, 32> lanes_{};
+  std::int32_t running_ = 0;
   Context caller_;
   std::vector<std::unique_ptr<Fiber>> fibers_{};
 };

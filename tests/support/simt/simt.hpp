@@ -14,6 +14,7 @@
 #include "support/simt/block.hpp"
 #include "support/simt/fibers.hpp"
 #include "support/simt/guarded_memory.hpp"
+#include "support/simt/last_word.hpp"
 #include "support/simt/options.hpp"
 #include "support/simt/threads.hpp"
 
@@ -36,6 +37,7 @@ inline void run_on_fibers(BlockRun& block,
   for (auto i = static_cast<std::uint32_t>(blocks); options.order == Order::random && i > 1; --i) {
     std::swap(order[i - 1], order[random.below(i)]);
   }
+  LastWord const last_word;
   Fibers& fibers = Fibers::mine();
   fibers.start(options.order, random.next());
   for (std::int32_t const index : order) {

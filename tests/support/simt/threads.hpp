@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +20,8 @@ namespace simt {
 class Threads final : public Engine {
  public:
   Threads(BlockRun& block, KernelRef kernel)
-      : block_(block),
+      : Engine(true),
+        block_(block),
         kernel_(kernel),
         warps_(static_cast<std::size_t>(block.threads()) / 32),
         running_(block.threads())
@@ -43,16 +45,6 @@ class Threads final : public Engine {
     }
   }
 
-  void lock() override
-  {
-    begin_unseen();
-    mutex_.lock();
-  }
-  void unlock() override
-  {
-    mutex_.unlock();
-    end_unseen();
-  }
   void wait(std::int32_t thread) override
   {
     Warp& warp = warps_[static_cast<std::size_t>(thread) / 32];
@@ -70,24 +62,35 @@ class Threads final : public Engine {
     running_ += std::popcount(lanes);
     one.changed.notify_all();
   }
-  void release(void* key) override
-  {
-    end_unseen();
-    release_order(key);
-    begin_unseen();
-  }
-  void acquire(void* key) override
-  {
-    end_unseen();
-    acquire_order(key);
-    begin_unseen();
-  }
 
  private:
   struct Warp {
     std::uint32_t awake = 0;
     std::condition_variable changed{};
   };
+
+  void do_lock() override
+  {
+    begin_unseen();
+    mutex_.lock();
+  }
+  void do_unlock() override
+  {
+    mutex_.unlock();
+    end_unseen();
+  }
+  void do_release(void* key) override
+  {
+    end_unseen();
+    release_order(key);
+    begin_unseen();
+  }
+  void do_acquire(void* key) override
+  {
+    end_unseen();
+    acquire_order(key);
+    begin_unseen();
+  }
 
   void stop_one()
   {
