@@ -7,7 +7,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/tests
 # shellcheck source=cmake/need_packages.sh
 . "$root/cmake/need_packages.sh"
-need_packages g++=g++ cmake=cmake make=make catch2=/usr/include/catch2
+need_packages g++=g++ cmake=cmake make=make catch2=/usr/include/catch2 \
+  libboost-context-dev=/usr/include/boost/context/detail/fcontext.hpp
 
 jobs=$(nproc)
 echo "== configuring $build"

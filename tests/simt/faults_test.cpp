@@ -20,7 +20,9 @@ namespace {
 std::vector<simt::Options> all_ways()
 {
   std::vector<simt::Options> out = simt::schedules();
-  out.push_back({.threads = true});
+  if (!simt::has_tsan) {
+    out.push_back({.threads = true});
+  }
   return out;
 }
 
@@ -53,6 +55,12 @@ void expect_fault(Kernel const& kernel, Found const& found, int32_t threads = 64
 
 alignas(16) std::byte const source[32] = {};
 
+/// 16 bytes of the thread's own.
+template <class B>
+std::byte* place(B& block)
+{
+  return block.shared() + 16 * block.thread();
+}
 template <class B>
 bool broken(B const& block)
 {
@@ -209,16 +217,16 @@ TEST_CASE("Simt: arguments that no GPU takes", "[simt]")
     {Fault::bad_argument, -1, "which the mask leaves out"});
   expect_fault(
     [](auto& block) {
-      block.warp().async_copy(block.shared(), source + (broken(block) ? 8 : 0), 16, 16);
+      block.warp().async_copy(place(block), source + (broken(block) ? 8 : 0), 16, 16);
     },
     {Fault::bad_argument, -1, "no multiple of the bytes"});
   expect_fault(
     [](auto& block) {
-      block.warp().async_copy(block.shared() + (broken(block) ? 1024 : 0), source, 16, 16);
+      block.warp().async_copy(place(block) + (broken(block) ? 1024 : 0), source, 16, 16);
     },
     {Fault::bad_argument, -1, "outside the shared memory"});
   expect_fault(
-    [](auto& block) { block.warp().async_copy(block.shared(), source, broken(block) ? 12 : 8, 8); },
+    [](auto& block) { block.warp().async_copy(place(block), source, broken(block) ? 12 : 8, 8); },
     {Fault::bad_argument, -1, "4, 8 or 16 bytes"});
   CHECK_THROWS_AS(simt::launch(1, 40, 0, [](auto&) {}), std::invalid_argument);
   CHECK_THROWS_AS(simt::launch(1, 2048, 0, [](auto&) {}), std::invalid_argument);

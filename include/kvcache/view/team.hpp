@@ -2,6 +2,7 @@
 #pragma once
 
 #include <kvcache/core/config.hpp>
+#include <kvcache/core/thread_block.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -31,6 +32,26 @@ struct Lanes {
   KVCACHE_HOST_DEVICE constexpr std::int32_t size() const { return count; }
 };
 
-static_assert(Team<Solo> && Team<Lanes>);
+/// A whole warp, of which this is number `lane`; the compiler knows its size.
+struct WarpLanes {
+  std::int32_t lane;
+  KVCACHE_HOST_DEVICE constexpr std::int32_t rank() const { return lane; }
+  KVCACHE_HOST_DEVICE static constexpr std::int32_t size() { return warp_lanes; }
+};
+
+static_assert(Team<Solo> && Team<Lanes> && Team<WarpLanes>);
+
+/// The team of all threads of a block, as in `kv.append(team_of(block), layer, head, token, k, v)`.
+template <ThreadBlock B>
+KVCACHE_HOST_DEVICE constexpr Lanes team_of(B const& block)
+{
+  return {block.thread(), block.threads()};
+}
+/// The team of all lanes of a warp: `team_of(block.warp())`.
+template <ThreadWarp W>
+KVCACHE_HOST_DEVICE constexpr WarpLanes team_of(W const& warp)
+{
+  return {warp.lane()};
+}
 
 }  // namespace kvcache::inline v0_1

@@ -40,12 +40,12 @@ class GuardedMemory {
     }
     data_ = guard == Guard::before ? begin_ : begin_ + room_ - (bytes + 127) / 128 * 128;
     std::memset(begin_, canary, room_);
-    forbid(begin_, before());
-    forbid(data_ + bytes_, behind());
+    forbid(mapping_, page + before());
+    forbid(data_ + bytes_, behind() + page);
   }
   ~GuardedMemory()
   {
-    permit(begin_, room_);
+    permit(mapping_, mapped_);
     ::munmap(mapping_, mapped_);
   }
   GuardedMemory(GuardedMemory const&) = delete;
