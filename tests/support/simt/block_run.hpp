@@ -2,11 +2,11 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <string>
 #include <vector>
@@ -14,22 +14,11 @@
 #include "support/simt/engine.hpp"
 #include "support/simt/faults.hpp"
 #include "support/simt/guarded_memory.hpp"
+#include "support/simt/warp_calls.hpp"
 
 /// \file One block while it runs: who waits where, whom a call completes, and what is wrong.
 
 namespace simt {
-
-enum class Call : std::uint8_t { sync, shuffle, vote, exchange };
-
-/// A lane's part in a call of its warp.
-struct Offer {
-  Call call;
-  std::uint32_t mask;
-  std::uint32_t bytes;  // of a value
-  std::int32_t from;    // shuffle: whose value this lane takes
-  void const* mine;     // shuffle, exchange: a value; vote: a bool
-  void* out;            // shuffle: a value; vote: uint32; exchange: 32 values
-};
 
 /// See the file comment. Every member that takes a thread is called by that thread.
 class BlockRun {
@@ -56,8 +45,8 @@ class BlockRun {
     for (Place& place : places_) {
       place = {};
     }
-    for (Warp& warp : warps_) {
-      warp.left = 0;
+    for (WarpCalls& warp : warps_) {
+      warp.begin();
     }
   }
 
@@ -65,7 +54,7 @@ class BlockRun {
   [[nodiscard]] std::int32_t blocks() const { return blocks_; }
   [[nodiscard]] std::int32_t index() const { return index_; }
   [[nodiscard]] GuardedMemory& shared() { return shared_; }
-  [[nodiscard]] bool failed() const { return failure_ != nullptr; }
+  [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool finished() const { return left_ == threads_; }
   [[nodiscard]] std::exception_ptr failure() const { return failure_; }
 
@@ -117,20 +106,21 @@ class BlockRun {
   {
     Locked const locked(*engine_);
     give_up_if_failed();
-    Warp& warp = warps_[warp_of(thread)];
+    WarpCalls& warp = warps_[warp_of(thread)];
     check(thread, offer, warp);
-    Meeting& meeting = join(thread, offer, warp);
-    void* const key = meeting.key;
+    Meeting* const meeting = warp.join(offer);
+    if (meeting == nullptr) {
+      fail(Fault::lanes_disagree,
+           thread,
+           -1,
+           "makes another call than the lanes of its mask that have come");
+    }
+    void* const key = meeting->key;
     if (key != nullptr) {
       engine_->release(key);
     }
-    warp.offers[lane_of(thread)] = offer;
-    meeting.arrived |= lane_bit(thread);
-    if (meeting.arrived == meeting.mask) {
-      hand_out(warp, meeting);
-      std::uint32_t const lanes = meeting.mask;
-      meeting = warp.meetings[--warp.open];
-      engine_->wake(thread / 32, lanes);
+    if (warp.arrive(*meeting, lane_of(thread), offer)) {
+      engine_->wake(thread / 32, offer.mask);
     }
     wait(thread, {State::meeting, -1, offer.mask, offer.call});
     if (key != nullptr) {
@@ -143,9 +133,9 @@ class BlockRun {
   {
     Locked const locked(*engine_);
     places_[static_cast<std::size_t>(thread)] = {State::left, -1, 0, {}};
-    Warp& warp = warps_[warp_of(thread)];
+    WarpCalls& warp = warps_[warp_of(thread)];
+    warp.leave(lane_bit(thread));
     ++left_;
-    warp.left |= lane_bit(thread);
     if (failed()) {
       return;
     }
@@ -154,16 +144,13 @@ class BlockRun {
            thread,
            0,
            "leaves the kernel, but threads wait at the block's barrier");
-    }
-    for (std::uint32_t i = 0; i < warp.open; ++i) {
-      if ((warp.meetings[i].mask & lane_bit(thread)) != 0) {
-        note(
-          Fault::absent_lane, thread, -1, "leaves the kernel, but lanes of its warp wait for it");
-      }
+    } else if (warp.expects(lane_bit(thread))) {
+      note(Fault::absent_lane, thread, -1, "leaves the kernel, but lanes of its warp wait for it");
     }
   }
 
-  /// No thread can go on. Fails the block, so that all can leave.
+  /// No thread can go on. Fails the block, so that all can leave. Where a warp's call lacks a lane, that is the fault, even
+  /// if the lane waits at a barrier.
   void stuck()
   {
     Fault fault = Fault::divergent_barrier;
@@ -192,6 +179,7 @@ class BlockRun {
     Locked const locked(*engine_);
     if (!failed()) {
       failure_ = error;
+      failed_.store(true, std::memory_order_relaxed);
       wake_all();
     }
   }
@@ -227,21 +215,6 @@ class BlockRun {
     std::uint32_t generation = 0;
     std::vector<std::uint32_t> came{};  // a word of lanes for each warp
     std::array<std::byte, 8> keys{};
-  };
-  struct Meeting {
-    std::uint32_t mask = 0;
-    std::uint32_t arrived = 0;
-    std::uint32_t bytes = 0;
-    Call call = Call::sync;
-    void* key = nullptr;
-  };
-  struct Warp {
-    std::array<Offer, 32> offers{};
-    std::array<Meeting, 32> meetings{};  // the first `open` have begun
-    std::uint32_t open = 0;
-    std::uint32_t left = 0;
-    std::uint32_t syncs = 0;
-    std::array<std::byte, 64> keys{};
   };
   class Locked {
    public:
@@ -289,16 +262,16 @@ class BlockRun {
     }
   }
 
-  void check(std::int32_t thread, Offer const& offer, Warp const& warp)
+  void check(std::int32_t thread, Offer const& offer, WarpCalls const& warp)
   {
     if ((offer.mask & lane_bit(thread)) == 0) {
       fail(Fault::bad_argument, thread, -1, "makes a call whose mask leaves out the caller");
     }
-    if ((offer.mask & warp.left) != 0) {
+    if ((offer.mask & warp.left()) != 0) {
       fail(Fault::absent_lane,
            thread,
            -1,
-           "names lane " + std::to_string(std::countr_zero(offer.mask & warp.left)) +
+           "names lane " + std::to_string(std::countr_zero(offer.mask & warp.left())) +
              ", which has left the kernel");
     }
     if (offer.call == Call::shuffle &&
@@ -307,66 +280,6 @@ class BlockRun {
            thread,
            -1,
            "shuffles from lane " + std::to_string(offer.from) + ", which the mask leaves out");
-    }
-  }
-
-  Meeting& join(std::int32_t thread, Offer const& offer, Warp& warp)
-  {
-    for (std::uint32_t i = 0; i < warp.open; ++i) {
-      Meeting& meeting = warp.meetings[i];
-      if (meeting.mask == offer.mask) {
-        if (meeting.call != offer.call || meeting.bytes != offer.bytes) {
-          fail(Fault::lanes_disagree,
-               thread,
-               -1,
-               "makes another call than the lanes of its mask that have come");
-        }
-        return meeting;
-      }
-    }
-    Meeting& meeting = warp.meetings[warp.open++];
-    meeting = {offer.mask, 0, offer.bytes, offer.call, nullptr};
-    if (offer.call == Call::sync) {
-      meeting.key = &warp.keys[warp.syncs++ % warp.keys.size()];
-    }
-    return meeting;
-  }
-
-  static void copy_value(void* to, void const* from, std::uint32_t bytes)
-  {
-    if (bytes == 4) {  // most are
-      std::memcpy(to, from, 4);
-    } else {
-      std::memcpy(to, from, bytes);
-    }
-  }
-  static void hand_out(Warp& warp, Meeting const& meeting)
-  {
-    if (meeting.call == Call::sync) {
-      return;
-    }
-    std::uint32_t ballot = 0;
-    if (meeting.call == Call::vote) {
-      for (std::uint32_t rest = meeting.mask; rest != 0; rest &= rest - 1) {
-        int const lane = std::countr_zero(rest);
-        bool const said =
-          *static_cast<bool const*>(warp.offers[static_cast<std::size_t>(lane)].mine);
-        ballot |= (said ? 1U : 0U) << lane;
-      }
-    }
-    for (std::uint32_t rest = meeting.mask; rest != 0; rest &= rest - 1) {
-      Offer const& to = warp.offers[static_cast<std::size_t>(std::countr_zero(rest))];
-      if (meeting.call == Call::vote) {
-        std::memcpy(to.out, &ballot, sizeof ballot);
-      } else if (meeting.call == Call::shuffle) {
-        copy_value(to.out, warp.offers[static_cast<std::size_t>(to.from)].mine, to.bytes);
-      } else {
-        for (std::uint32_t from = meeting.mask; from != 0; from &= from - 1) {
-          auto const lane = static_cast<std::size_t>(std::countr_zero(from));
-          copy_value(
-            static_cast<std::byte*>(to.out) + lane * to.bytes, warp.offers[lane].mine, to.bytes);
-        }
-      }
     }
   }
 
@@ -395,6 +308,7 @@ class BlockRun {
     }
     all_text += text + where_all_are();
     failure_ = std::make_exception_ptr(KernelError(fault, index_, thread, barrier, all_text));
+    failed_.store(true, std::memory_order_relaxed);
     wake_all();
   }
   /// Every thread that waits will find the failure.
@@ -461,9 +375,10 @@ class BlockRun {
   std::int32_t left_ = 0;
   GuardedMemory shared_;
   std::vector<Place> places_;
-  std::vector<Warp> warps_;
+  std::vector<WarpCalls> warps_;
   std::array<Barrier, 16> barriers_{};
   Engine* engine_ = nullptr;
+  std::atomic<bool> failed_{false};  // threads ask without the lock
   std::exception_ptr failure_{};
 };
 

@@ -18,7 +18,42 @@
 #include "support/simt/options.hpp"
 #include "support/simt/threads.hpp"
 
-/// \file Runs kernels on a CPU.
+/// \file Runs a kernel (`core/thread_block.hpp`) on a CPU, thread by thread, and finds what a GPU hides.
+///
+///   struct Scale { float* x;  template <kvcache::ThreadBlock B> void operator()(B& block) const {...} };
+///   for (simt::Options const& options : simt::schedules()) {
+///     simt::launch(blocks, threads, shared_bytes, Scale{x}, options);   // then compare x with a loop
+///   }
+///
+/// **Two engines behind one `simt::Block`.** Fibers on one thread of the CPU: a GPU thread runs until it waits or leaves, and
+/// an order (ascending, descending, random by a seed) says who goes on, so that a warp gets as far ahead of another, and a lane
+/// of another, as the kernel lets it. Or a std::thread for each GPU thread, under ThreadSanitizer; every launch is one there.
+///
+/// **Modelled.** A grid and blocks of one dimension, 32 to 1024 threads in whole warps. Shared memory, which holds 0xff when a
+/// block begins. The block's barrier, named barriers, a warp's sync, shuffles, votes and `exchange` with masks. Only barriers
+/// and a warp's sync order memory. cp.async in groups: the bytes are read and arrive at the wait, not before. Atomics are those
+/// of the CPU. Blocks run one after another on fibers, `blocks_at_once` together on threads.
+///
+/// **Found**, as a `KernelError` with block, thread and barrier, once no thread runs any more; never as a hang: a barrier that
+/// some threads left or wait elsewhere, its wrong count, a warp's call with an absent lane or among lanes that disagree, a
+/// misplaced copy, a copy's target that was written too soon, a write beside the shared memory. What the kernel throws comes
+/// out as it is, and a kernel may not be `noexcept`.
+/// **Found as a wrong result** in some order: a missing block barrier or warp sync, a slot that is filled too early, what is
+/// read of a copy before its wait (0xff).
+/// **Found by ASan**, or as a fault that names block and thread: an access outside the shared memory, or outside a
+/// `GuardedMemory` that holds the pool; ASan also sees a touch of a copy's target of 8 or 16 bytes before its wait.
+/// **Found by TSan** on threads, in any order: every race in shared or global memory, between the lanes that only a shuffle
+/// holds together and between `blocks_at_once` blocks too.
+///
+/// **Not found.** A thread that waits for another by reading memory in a loop hangs: nothing but the calls above gives way.
+/// Weak memory beyond races, fences, and what several grids do. Registers, occupancy, bank conflicts, alignment of vector
+/// loads. On fibers a read and a write without a call between them are never torn apart, and a shuffle keeps lanes in step, so
+/// that a sync missing beside one shows only under TSan. Without ASan, reads on the side of the slack (see `Guard`) pass:
+/// ascending and random orders guard what is behind, descending what is before. TSan takes the target of a copy as written at
+/// the copy and again at the wait, by the thread that makes them.
+///
+/// **Threads** One launch at a time on a thread, not from inside a kernel. **Cost** a call of a warp or a barrier is a switch of
+/// stacks for each thread that takes part; nothing is allocated for a thread or a block, except by copies.
 
 namespace simt {
 
