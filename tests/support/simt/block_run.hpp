@@ -133,8 +133,7 @@ class BlockRun {
   {
     Locked const locked(*engine_);
     places_[static_cast<std::size_t>(thread)] = {State::left, -1, 0, {}};
-    WarpCalls& warp = warps_[warp_of(thread)];
-    warp.leave(lane_bit(thread));
+    warps_[warp_of(thread)].leave(lane_bit(thread));
     ++left_;
     if (failed()) {
       return;
@@ -144,8 +143,6 @@ class BlockRun {
            thread,
            0,
            "leaves the kernel, but threads wait at the block's barrier");
-    } else if (warp.expects(lane_bit(thread))) {
-      note(Fault::absent_lane, thread, -1, "leaves the kernel, but lanes of its warp wait for it");
     }
   }
 

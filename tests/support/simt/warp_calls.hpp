@@ -40,16 +40,6 @@ class WarpCalls {
   void leave(std::uint32_t lane_bit) { left_ |= lane_bit; }
 
   [[nodiscard]] std::uint32_t left() const { return left_; }
-  /// Whether an open call names the lane.
-  [[nodiscard]] bool expects(std::uint32_t lane_bit) const
-  {
-    for (std::uint32_t i = 0; i < open_; ++i) {
-      if ((meetings_[i].mask & lane_bit) != 0) {
-        return true;
-      }
-    }
-    return false;
-  }
 
   /// The open call of the offer's mask, or a new one; null if the lanes that have come make another call.
   [[nodiscard]] Meeting* join(Offer const& offer)
