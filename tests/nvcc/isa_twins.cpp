@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's half of isa.cu, for a host compiler: nvcc would take the warp's calls for device code.
 
-#include "../support/lockstep_warp.hpp"
 #include "every_instruction.hpp"
+#include "support/simt/simt.hpp"
 
 namespace kvcache_test {
 
 Results on_host(std::vector<std::uint32_t> const& in)
 {
   Results out;
-  std::vector<std::byte> shared(shared_bytes);
-  LockstepWarp::run([&](LockstepWarp& warp) {
+  simt::launch(1, 32, shared_bytes, [&](simt::Block& block) {
+    auto& warp = block.warp();
     std::int32_t const lane = warp.lane();
     every_instruction(warp,
-                      shared.data(),
+                      block.shared(),
                       Lane{in.data() + words_in * lane,
                            out.exact.data() + words_exact * lane,
                            out.close.data() + words_close * lane},

@@ -6,7 +6,7 @@
 #if KVCACHE_HAS_CUDA
 
 #include <kvcache/core/isa/barrier.hpp>
-#include <kvcache/core/isa/target.hpp>
+#include <kvcache/core/thread_block.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -32,40 +32,36 @@ class CudaWarp {
   {
     return static_cast<std::int32_t>(threadIdx.x / 32U);
   }
-  KVCACHE_HOST_DEVICE void sync(std::uint32_t mask = isa::all_lanes) const { __syncwarp(mask); }
+  KVCACHE_HOST_DEVICE void sync(std::uint32_t mask = all_lanes) const { __syncwarp(mask); }
   template <class T>
-  KVCACHE_HOST_DEVICE T shuffle(T x, std::int32_t from, std::uint32_t mask = isa::all_lanes) const
+  KVCACHE_HOST_DEVICE T shuffle(T x, std::int32_t from, std::uint32_t mask = all_lanes) const
   {
     return __builtin_bit_cast(T, __shfl_sync(mask, word(x), from));
   }
   template <class T>
-  KVCACHE_HOST_DEVICE T shuffle_xor(T x,
-                                    std::int32_t with,
-                                    std::uint32_t mask = isa::all_lanes) const
+  KVCACHE_HOST_DEVICE T shuffle_xor(T x, std::int32_t with, std::uint32_t mask = all_lanes) const
   {
     return __builtin_bit_cast(T, __shfl_xor_sync(mask, word(x), with));
   }
   template <class T>
-  KVCACHE_HOST_DEVICE T shuffle_up(T x, std::int32_t by, std::uint32_t mask = isa::all_lanes) const
+  KVCACHE_HOST_DEVICE T shuffle_up(T x, std::int32_t by, std::uint32_t mask = all_lanes) const
   {
     return __builtin_bit_cast(T, __shfl_up_sync(mask, word(x), static_cast<unsigned>(by)));
   }
   template <class T>
-  KVCACHE_HOST_DEVICE T shuffle_down(T x,
-                                     std::int32_t by,
-                                     std::uint32_t mask = isa::all_lanes) const
+  KVCACHE_HOST_DEVICE T shuffle_down(T x, std::int32_t by, std::uint32_t mask = all_lanes) const
   {
     return __builtin_bit_cast(T, __shfl_down_sync(mask, word(x), static_cast<unsigned>(by)));
   }
-  KVCACHE_HOST_DEVICE std::uint32_t ballot(bool yes, std::uint32_t mask = isa::all_lanes) const
+  KVCACHE_HOST_DEVICE std::uint32_t ballot(bool yes, std::uint32_t mask = all_lanes) const
   {
     return __ballot_sync(mask, yes ? 1 : 0);
   }
-  KVCACHE_HOST_DEVICE bool any(bool yes, std::uint32_t mask = isa::all_lanes) const
+  KVCACHE_HOST_DEVICE bool any(bool yes, std::uint32_t mask = all_lanes) const
   {
     return __any_sync(mask, yes ? 1 : 0) != 0;
   }
-  KVCACHE_HOST_DEVICE bool all(bool yes, std::uint32_t mask = isa::all_lanes) const
+  KVCACHE_HOST_DEVICE bool all(bool yes, std::uint32_t mask = all_lanes) const
   {
     return __all_sync(mask, yes ? 1 : 0) != 0;
   }
@@ -109,37 +105,38 @@ class CudaBlock {
 
 #else
 
+/// What the host pass reads.
 class CudaWarp {
  public:
   KVCACHE_HOST_DEVICE std::int32_t lane() const { __builtin_trap(); }
   KVCACHE_HOST_DEVICE std::int32_t index() const { __builtin_trap(); }
-  KVCACHE_HOST_DEVICE void sync(std::uint32_t = isa::all_lanes) const { __builtin_trap(); }
+  KVCACHE_HOST_DEVICE void sync(std::uint32_t = all_lanes) const { __builtin_trap(); }
   template <class T>
-  KVCACHE_HOST_DEVICE T shuffle(T, std::int32_t, std::uint32_t = isa::all_lanes) const
-  {
-    __builtin_trap();
-  }
-  template <class T>
-  KVCACHE_HOST_DEVICE T shuffle_xor(T, std::int32_t, std::uint32_t = isa::all_lanes) const
+  KVCACHE_HOST_DEVICE T shuffle(T, std::int32_t, std::uint32_t = all_lanes) const
   {
     __builtin_trap();
   }
   template <class T>
-  KVCACHE_HOST_DEVICE T shuffle_up(T, std::int32_t, std::uint32_t = isa::all_lanes) const
+  KVCACHE_HOST_DEVICE T shuffle_xor(T, std::int32_t, std::uint32_t = all_lanes) const
   {
     __builtin_trap();
   }
   template <class T>
-  KVCACHE_HOST_DEVICE T shuffle_down(T, std::int32_t, std::uint32_t = isa::all_lanes) const
+  KVCACHE_HOST_DEVICE T shuffle_up(T, std::int32_t, std::uint32_t = all_lanes) const
   {
     __builtin_trap();
   }
-  KVCACHE_HOST_DEVICE std::uint32_t ballot(bool, std::uint32_t = isa::all_lanes) const
+  template <class T>
+  KVCACHE_HOST_DEVICE T shuffle_down(T, std::int32_t, std::uint32_t = all_lanes) const
   {
     __builtin_trap();
   }
-  KVCACHE_HOST_DEVICE bool any(bool, std::uint32_t = isa::all_lanes) const { __builtin_trap(); }
-  KVCACHE_HOST_DEVICE bool all(bool, std::uint32_t = isa::all_lanes) const { __builtin_trap(); }
+  KVCACHE_HOST_DEVICE std::uint32_t ballot(bool, std::uint32_t = all_lanes) const
+  {
+    __builtin_trap();
+  }
+  KVCACHE_HOST_DEVICE bool any(bool, std::uint32_t = all_lanes) const { __builtin_trap(); }
+  KVCACHE_HOST_DEVICE bool all(bool, std::uint32_t = all_lanes) const { __builtin_trap(); }
   // What the twins of core/isa ask for, which that pass reads.
   template <class T>
   KVCACHE_HOST_DEVICE void exchange(std::uint32_t, T const&, T*) const
@@ -154,6 +151,7 @@ class CudaWarp {
   KVCACHE_HOST_DEVICE void async_wait(std::int32_t) const { __builtin_trap(); }
 };
 
+/// What the host pass reads.
 class CudaBlock {
  public:
   KVCACHE_HOST_DEVICE std::int32_t thread() const { __builtin_trap(); }
@@ -170,6 +168,8 @@ class CudaBlock {
 };
 
 #endif
+
+static_assert(ThreadBlock<CudaBlock>);
 
 }  // namespace kvcache::inline v0_1
 

@@ -7,7 +7,7 @@
 /// together takes the warp first. Under nvcc's device pass a function is its instruction. Everywhere else it is its twin,
 /// which follows the maps of the PTX ISA bit for bit and asks the warp for what lanes exchange:
 ///
-///     int32 lane(), T shuffle_xor(T, int32, uint32 mask)
+///     what ThreadWarp has (thread_block.hpp), and
 ///     void exchange(uint32 mask, T const& mine, T* all)      all[l] = what lane l of the mask gave; T of at most 64 bytes
 ///     void async_copy(void* shared, void const* global, int32 bytes, int32 real_bytes), async_commit(), async_wait(int32 left)
 ///

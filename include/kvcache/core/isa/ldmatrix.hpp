@@ -2,7 +2,7 @@
 #pragma once
 
 #include <kvcache/core/config.hpp>
-#include <kvcache/core/isa/target.hpp>
+#include <kvcache/core/thread_block.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include <kvcache/core/dtype.hpp>
 #include <kvcache/core/isa/mma_map.hpp>
 #include <kvcache/core/isa/small_float.hpp>
-#include <kvcache/core/isa/target.hpp>
+#include <kvcache/core/thread_block.hpp>
 
 #include <cstdint>
 #include <type_traits>

@@ -3,14 +3,9 @@
 
 #include <kvcache/core/config.hpp>
 
-#include <cstdint>
-
 /// \file What the target of this compilation does by one instruction. Functions work without it, at the cost they state.
 
 namespace kvcache::inline v0_1::isa {
-
-/// All 32 lanes of a warp.
-inline constexpr std::uint32_t all_lanes = 0xffffffffU;
 
 #if defined(__CUDA_ARCH__)
 /// fp8: converts and mma (sm_89 and later).
