@@ -8,7 +8,10 @@
 #include <limits>
 #include <random>
 
+#include "core/naive_float.hpp"
 #include "support/catch.hpp"
+
+using namespace kvcache_test;
 
 namespace {
 
@@ -17,60 +20,16 @@ using kvcache::half;
 using Half = kvcache::ElementTraits<half>;
 using Bf16 = kvcache::ElementTraits<bfloat16>;
 
-/// The value of a small float format by its definition, in double.
-double value_of(std::uint32_t bits, int exponent_bits, int fraction_bits)
-{
-  std::uint32_t const sign = bits >> (exponent_bits + fraction_bits) & 1U;
-  std::uint32_t const exponent = bits >> fraction_bits & ((1U << exponent_bits) - 1U);
-  std::uint32_t const fraction = bits & ((1U << fraction_bits) - 1U);
-  int const bias = (1 << (exponent_bits - 1)) - 1;
-  double magnitude = 0.0;
-  if (exponent == (1U << exponent_bits) - 1U) {
-    magnitude = fraction == 0 ? std::numeric_limits<double>::infinity()
-                              : std::numeric_limits<double>::quiet_NaN();
-  } else if (exponent == 0) {
-    magnitude = std::ldexp(static_cast<double>(fraction), 1 - bias - fraction_bits);
-  } else {
-    magnitude = std::ldexp(static_cast<double>((1U << fraction_bits) | fraction),
-                           static_cast<int>(exponent) - bias - fraction_bits);
-  }
-  return sign != 0 ? -magnitude : magnitude;
-}
-
-/// Nearest, ties to even, by its definition: the neighbours of `x` in the format are searched by bisection.
-std::uint32_t round_to(float x, int exponent_bits, int fraction_bits)
-{
-  std::uint32_t const sign_bit = 1U << (exponent_bits + fraction_bits);
-  std::uint32_t const infinity = ((1U << exponent_bits) - 1U) << fraction_bits;
-  std::uint32_t const sign = std::signbit(x) ? sign_bit : 0U;
-  double const magnitude = std::fabs(static_cast<double>(x));
-  std::uint32_t low = 0;
-  std::uint32_t high = infinity;
-  while (high - low > 1) {
-    std::uint32_t const middle = (low + high) / 2;
-    (value_of(middle, exponent_bits, fraction_bits) <= magnitude ? low : high) = middle;
-  }
-  // The step above the largest finite value is where infinity would lie if the format went on.
-  double const below = value_of(low, exponent_bits, fraction_bits);
-  double const above = high == infinity
-                         ? 2 * below - value_of(low - 1, exponent_bits, fraction_bits)
-                         : value_of(high, exponent_bits, fraction_bits);
-  double const to_below = magnitude - below;
-  double const to_above = above - magnitude;
-  bool const up = to_above < to_below || (to_above == to_below && low % 2 != 0);
-  return sign | (up || std::isinf(magnitude) ? high : low);
-}
-
 template <class Traits, class T>
-void check_all_patterns(int exponent_bits, int fraction_bits)
+void check_all_patterns(FloatFormat const& format)
 {
   std::uint32_t wrong = 0;
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
-    double const want = value_of(bits, exponent_bits, fraction_bits);
+    double const want = value_of(bits, format);
     float const got = Traits::to_float(T{static_cast<std::uint16_t>(bits)});
     T const back = Traits::from_float(got);
     if (std::isnan(want)) {
-      bool const still_nan = std::isnan(value_of(back.bits, exponent_bits, fraction_bits));
+      bool const still_nan = std::isnan(value_of(back.bits, format));
       bool const same_sign = (back.bits >> 15) == (bits >> 15);
       wrong += std::isnan(got) && still_nan && same_sign ? 0U : 1U;
     } else {
@@ -83,20 +42,19 @@ void check_all_patterns(int exponent_bits, int fraction_bits)
 
 /// Floats where rounding is delicate: each value of the format, its neighbours, and the ties between.
 template <class Traits>
-void check_rounding(int exponent_bits, int fraction_bits)
+void check_rounding(FloatFormat const& format)
 {
   std::uint32_t wrong = 0;
   std::uint32_t first_wrong = 0;
   auto const check = [&](std::uint32_t float_bits) {
     float const x = std::bit_cast<float>(float_bits);
-    if (!std::isnan(x) && Traits::from_float(x).bits != round_to(x, exponent_bits, fraction_bits)) {
+    if (!std::isnan(x) && Traits::from_float(x).bits != round_to(static_cast<double>(x), format)) {
       first_wrong = wrong++ == 0 ? float_bits : first_wrong;
     }
   };
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
-    auto const low = static_cast<float>(value_of(bits, exponent_bits, fraction_bits));
-    auto const high =
-      static_cast<float>(value_of((bits + 1) & 0xffffU, exponent_bits, fraction_bits));
+    auto const low = static_cast<float>(value_of(bits, format));
+    auto const high = static_cast<float>(value_of((bits + 1) & 0xffffU, format));
     auto const tie = static_cast<float>((static_cast<double>(low) + static_cast<double>(high)) / 2);
     for (float const x : {low, tie}) {
       auto const at = std::bit_cast<std::uint32_t>(x);
@@ -118,22 +76,22 @@ void check_rounding(int exponent_bits, int fraction_bits)
 
 TEST_CASE("half: all 65536 patterns become their value and come back", "[core][dtype]")
 {
-  check_all_patterns<Half, half>(5, 10);
+  check_all_patterns<Half, half>(half_format);
 }
 
 TEST_CASE("bfloat16: all 65536 patterns become their value and come back", "[core][dtype]")
 {
-  check_all_patterns<Bf16, bfloat16>(8, 7);
+  check_all_patterns<Bf16, bfloat16>(bfloat16_format);
 }
 
 TEST_CASE("half: floats round to nearest, ties to even", "[core][dtype]")
 {
-  check_rounding<Half>(5, 10);
+  check_rounding<Half>(half_format);
 }
 
 TEST_CASE("bfloat16: floats round to nearest, ties to even", "[core][dtype]")
 {
-  check_rounding<Bf16>(8, 7);
+  check_rounding<Bf16>(bfloat16_format);
 }
 
 TEST_CASE("half and bfloat16: known values at the edges", "[core][dtype]")
