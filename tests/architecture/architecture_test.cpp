@@ -53,6 +53,7 @@ TEST_CASE("Architecture: the repository keeps the house rules", "[architecture]"
   check_none(includes_are_allowed(tree));
   check_none(headers_are_short(tree));
   check_none(macros_are_few(tree));
+  check_none(assembly_is_in_isa(tree));
   check_none(files_open_the_same_way(tree));
   check_none(nothing_is_unfinished(tree));
   check_none(headers_hold_no_state(tree));
@@ -150,6 +151,25 @@ TEST_CASE("Architecture: stray macros are seen", "[architecture]")
     many += "#define KVCACHE_M" + std::to_string(i) + "\n";
   }
   check_one(macros_are_few(header("core/config.hpp", many)), "11 macros");
+}
+
+TEST_CASE("Architecture: assembly and questions about devices outside core/isa are seen",
+          "[architecture]")
+{
+  std::string const barrier = "inline void f() { asm volatile(\"bar.sync 0;\"); }\n";
+  check_one(assembly_is_in_isa(header("view/a.hpp", barrier)), "outside core/isa/");
+  check_one(assembly_is_in_isa(header("core/isa.hpp", barrier)), "outside core/isa/");
+  check_one(assembly_is_in_isa(header("attention/vector_avx2.hpp", barrier)), "outside core/isa/");
+  check_one(assembly_is_in_isa(header("pool/a.cuh", "void f() { __asm__(\"\"); }\n")), "outside");
+  std::string const fence = "inline void f(int r) { asm(\"\" : \"+r\"(r)); }\n";
+  check_one(assembly_is_in_isa(header("view/a.hpp", fence)), "outside core/isa/");
+  check_none(assembly_is_in_isa(header("attention/vector_avx2.hpp", fence)));
+  check_none(assembly_is_in_isa(header("core/isa/a.hpp", barrier)));
+  check_none(assembly_is_in_isa(header("view/a.hpp", "// asm volatile\nint asm_like = 1;\n")));
+  std::string const question = "#if defined(__CUDA_ARCH__)\n#endif\n";
+  check_one(macros_are_few(header("pool/a.hpp", question)), "only core/isa/");
+  check_none(macros_are_few(header("core/isa/a.hpp", question)));
+  check_none(macros_are_few(header("core/cuda_block.hpp", question)));
 }
 
 TEST_CASE("Architecture: a file without its opening lines is seen", "[architecture]")

@@ -53,6 +53,7 @@ inline std::map<std::string, int> const& room_levels()
 }
 
 inline std::string const include_root = "include/kvcache/";
+inline std::string const isa_root = include_root + "core/isa/";
 
 inline bool starts_with(std::string_view text, std::string_view start)
 {
@@ -291,16 +292,46 @@ inline Breaches macros_are_few(Tree const& tree)
       if (has_word(each, "__CUDACC__") && path != include_root + "core/config.hpp") {
         out.push_back(where(path, line) + "only core/config.hpp asks for __CUDACC__");
       }
+      bool const block = path == include_root + "core/cuda_block.hpp";
       bool const cuda_file =
-        ends_with(path, ".cuh") || starts_with(path, include_root + "device/cuda");
+        ends_with(path, ".cuh") || starts_with(path, include_root + "device/cuda") || block;
       if (has_word(each, "KVCACHE_HAS_CUDA") && !cuda_file &&
           path != include_root + "core/config.hpp") {
-        out.push_back(where(path, line) + "only device/cuda*.hpp and .cuh files ask for CUDA");
+        out.push_back(where(path, line) +
+                      "only core/cuda_block.hpp, device/cuda*.hpp and .cuh files ask for CUDA");
+      }
+      if (has_word(each, "__CUDA_ARCH__") && !block && !starts_with(path, isa_root)) {
+        out.push_back(where(path, line) + "only core/isa/ asks what is compiled for a device");
       }
     }
   }
   if (names.size() > 10) {
     out.push_back(std::to_string(names.size()) + " macros in include/, at most 10 are right");
+  }
+  return out;
+}
+
+/// Instructions stand in core/isa/, each with its twin. Outside are the empty fences of the vectors, and what a CPU is.
+inline Breaches assembly_is_in_isa(Tree const& tree)
+{
+  Breaches out;
+  for (auto const& [path, text] : tree) {
+    if (!is_public_header(path) || starts_with(path, isa_root) ||
+        path == include_root + "attention/instruction_set.hpp") {
+      continue;
+    }
+    bool const fences = starts_with(path, include_root + "attention/vector_");
+    std::vector<std::string> const lines = lines_of(text);
+    std::size_t line = 0;
+    for (std::string const& each : lines_of(code_only(text))) {
+      ++line;
+      bool const assembly =
+        has_word(each, "asm") || has_word(each, "__asm__") || has_word(each, "__asm");
+      bool const fence = fences && lines[line - 1].find("asm(\"\" :") != std::string::npos;
+      if (assembly && !fence) {
+        out.push_back(where(path, line) + "assembly outside core/isa/");
+      }
+    }
   }
   return out;
 }

@@ -3,8 +3,9 @@
 # tests/nvcc/run.sh [BUILD]: the library under nvcc, warnings as errors.
 #   - a unit for each room of include/kvcache with all of its headers, one for the umbrella headers, and examples/01 in CUDA:
 #     for sm_80, sm_90, sm_90a and sm_100, in one call;
-#   - the same headers beside the toolkit's, by the host compiler alone;
-#   - the small kernel, which also runs where there is a GPU.
+#   - the same headers beside the toolkit's, by the host compiler alone; the twins of the converts agree with the toolkit's own;
+#   - every instruction of core/isa in one kernel, also for targets that have what those four lack, and that they use it;
+#   - that kernel and a small one also run where there is a GPU.
 # Without nvcc it says so; that is a failure when CI is set.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -52,10 +53,33 @@ for cxx in g++ clang++; do
     "$cxx" -std=c++20 -fsyntax-only -Wall -Wextra -Wconversion -Wshadow -Werror $order "-I$root/include" -isystem "$toolkit" \
       "$root/tests/nvcc/toolkit_headers.cpp"
   done
+  "$cxx" -std=c++20 -O1 -Wall -Wextra -Wconversion -Wshadow -Werror "-I$root/include" -isystem "$toolkit" \
+    "$root/tests/nvcc/toolkit_converts.cpp" -o "$build/toolkit_converts"
+  "$build/toolkit_converts"
   echo "nvcc: the headers go with the toolkit's under $cxx, in either order"
 done
 
-"$nvcc" "${flags[@]}" -gencode arch=compute_90,code=sm_90 "$root/tests/nvcc/append_and_read.cu" -o "$build/append_and_read"
-rc=0
-"$build/append_and_read" || rc=$?
-[ $rc = 0 ] || [ $rc = 77 ]
+for target in 89 100a 100f 120f; do
+  "$nvcc" "${flags[@]}" -gencode "arch=compute_$target,code=sm_$target" -c "$root/tests/nvcc/isa.cu" -o "$build/isa_$target.o"
+done
+uses()
+{
+  "$nvcc" "${flags[@]}" -ptx "-arch=compute_$1" "$root/tests/nvcc/isa.cu" -o - | grep -c "$2" || true
+}
+for want in 80,e4m3x2,0 90,e4m3x2,3 90,m16n8k32.row.col.f32.e4m3,2 90,rn.bf16x2.f32,1 100,e2m1x2,0 100f,e2m1x2,2; do
+  IFS=, read -r target instruction count <<<"$want"
+  found=$(uses "$target" "$instruction")
+  [ "$found" = "$count" ] || { echo "nvcc: core/isa uses $instruction $found times on sm_$target, not $count" >&2; exit 1; }
+done
+echo "nvcc: every instruction of core/isa assembles, also for sm_89, sm_100a, sm_100f and sm_120f"
+g++ -std=c++20 -O1 -Wall -Wextra -Wconversion -Wshadow -Werror "-I$root/include" "-I$root/tests" -c "$root/tests/nvcc/isa_twins.cpp" \
+  -o "$build/isa_twins.o"
+
+for program in append_and_read isa; do
+  objects=()
+  [ "$program" != isa ] || objects=("$build/isa_twins.o")
+  "$nvcc" "${flags[@]}" "${gencode[@]}" "$root/tests/nvcc/$program.cu" "${objects[@]}" -o "$build/$program"
+  rc=0
+  "$build/$program" || rc=$?
+  [ $rc = 0 ] || [ $rc = 77 ] || exit 1
+done

@@ -53,8 +53,11 @@ template <class Format>
 [[nodiscard]] KVCACHE_HOST_DEVICE constexpr std::uint32_t narrow_fp8(float x)
 {
   static_assert(is_fp8<Format>, "kvcache: fp8 is E4M3 or E5M2");
-  return std::is_same_v<Format, E4M3> ? narrow<4, 3>(x, 0x7eU, 0x7fU)
-                                      : narrow<5, 2>(x, 0x7bU, 0x7fU);
+  if constexpr (std::is_same_v<Format, E4M3>) {
+    return narrow<4, 3>(x, 0x7eU, 0x7fU);
+  } else {
+    return narrow<5, 2>(x, 0x7bU, 0x7fU);
+  }
 }
 
 /// Halves whose `nan` bit (bit 0 of each) is set become 0x7fff.
