@@ -22,7 +22,7 @@ template <int Exponent, int Fraction, int WideExponent, int WideFraction, class 
   constexpr Bits one{1};
   int const exponent = static_cast<int>(magnitude >> WideFraction) - bias_change;
   int const below_normal = exponent < 1 ? 1 - exponent : 0;
-  if (below_normal > Fraction + 2) {
+  if (below_normal > Fraction + 1) {
     return 0;  // less than half of the least subnormal value
   }
   int const shift = WideFraction - Fraction + below_normal;
