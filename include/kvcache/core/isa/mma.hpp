@@ -8,6 +8,7 @@
 #include <kvcache/core/isa/small_float.hpp>
 #include <kvcache/core/isa/target.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -104,7 +105,7 @@ KVCACHE_HOST_DEVICE inline void mma_fp8_by_half(Warp& warp,
                                                 std::uint32_t const (&a)[4],
                                                 std::uint32_t const (&b)[2])
 {
-  for (int part = 0; part < 2; ++part) {
+  for (std::size_t part = 0; part < 2; ++part) {
     std::uint32_t const a0 = a[2 * part];
     std::uint32_t const a1 = a[2 * part + 1];
     std::uint32_t const b0 = b[part];
