@@ -17,11 +17,10 @@
 #include "support/random.hpp"
 #include "support/simt/simt.hpp"
 
+using namespace kvcache;
 using namespace kvcache_test;
 
 namespace {
-
-namespace isa = kvcache::isa;
 
 std::uint32_t word(Random& random)
 {
@@ -138,17 +137,17 @@ TEST_CASE("isa: floats are summed from the farthest lanes inwards, the same bits
   auto const sums = over_lanes(given, [](auto& warp, float x) { return isa::reduce_sum(warp, x); });
   auto const in_fours =
     over_lanes(given, [](auto& warp, float x) { return isa::reduce_sum<4>(warp, x); });
-  std::vector<float> half = given;
+  std::vector<float> folded = given;
   for (std::size_t width = 16; width > 0; width /= 2) {
     for (std::size_t i = 0; i < width; ++i) {
-      half[i] += half[i + width];
+      folded[i] += folded[i + width];
     }
   }
   std::size_t wrong = 0;
   for (std::size_t lane = 0; lane < 32; ++lane) {
     std::size_t const first = lane / 4 * 4;
     float const four = (given[first] + given[first + 2]) + (given[first + 1] + given[first + 3]);
-    wrong += sums[lane] == half[0] && in_fours[lane] == four ? 0U : 1U;
+    wrong += sums[lane] == folded[0] && in_fours[lane] == four ? 0U : 1U;
   }
   CHECK(wrong == 0);
 }

@@ -16,13 +16,10 @@
 #include "support/catch.hpp"
 #include "support/random.hpp"
 
+using namespace kvcache;
 using namespace kvcache_test;
 
 namespace {
-
-namespace isa = kvcache::isa;
-using kvcache::bfloat16;
-using kvcache::half;
 
 template <class Element>
 FloatFormat const& format_of()

@@ -19,11 +19,10 @@
 #include "support/random.hpp"
 #include "support/simt/simt.hpp"
 
+using namespace kvcache;
 using namespace kvcache_test;
 
 namespace {
-
-namespace isa = kvcache::isa;
 
 using Words = std::vector<std::uint32_t>;
 

@@ -15,13 +15,10 @@
 #include "support/random.hpp"
 #include "support/simt/simt.hpp"
 
+using namespace kvcache;
 using namespace kvcache_test;
 
 namespace {
-
-namespace isa = kvcache::isa;
-using kvcache::bfloat16;
-using kvcache::half;
 
 /// m + 16 k: ((4, 8), (2, 2, 2)):((32, 1), (16, 8, 128)), or with bytes ((4, 8), (4, 2, 2)):((64, 1), (16, 8, 256)).
 std::size_t index_in_a(int parts, int lane, int reg, int part)

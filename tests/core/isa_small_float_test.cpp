@@ -14,12 +14,10 @@
 #include "support/catch.hpp"
 #include "support/random.hpp"
 
+using namespace kvcache;
 using namespace kvcache_test;
 
 namespace {
-
-namespace isa = kvcache::isa;
-using kvcache::half;
 
 /// fp4 as a type, for the tests that all three formats share.
 struct E2M1 {};
