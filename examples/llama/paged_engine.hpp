@@ -82,7 +82,8 @@ class PagedEngine final : public Engine {
       attention_.begin(view);
       logits = forward_.run(tokens_, positions_, wanted_, attention_);
     }
-    copies_ = step.plan().copies;
+    auto const& copies = step.plan().copies;
+    copies_.assign(copies.begin(), copies.end());
     (void)take(step.commit(judge(logits, verdict)));
     return logits;
   }

@@ -11,6 +11,7 @@
 #include <kvcache/control/control.hpp>
 #include <kvcache/core/box.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 #include <kvcache/core/result.hpp>
 #include <kvcache/layout/geometry.hpp>
 #include <kvcache/pool/pool.hpp>
@@ -19,7 +20,6 @@
 #include <initializer_list>
 #include <span>
 #include <utility>
-#include <vector>
 
 /// \file The facade: control and pool in one object, for a process that has both.
 ///
@@ -182,7 +182,7 @@ class KVCache {
   /// **Errors** see `Control::reorder`.
   Result<Done> reorder(std::span<Sequence const> sequences, std::span<Index const> parents)
   {
-    std::vector<SequenceId> ids;
+    detail::List<SequenceId> ids;
     if (!detail::memory_sufficed_for([&] { ids.resize(sequences.size()); })) {
       return detail::no_memory(sequences.size());
     }

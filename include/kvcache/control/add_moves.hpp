@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 /// \file What adding a chunk does to a sequence, and how dropping the step takes it back.
 ///
@@ -73,16 +72,16 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       make_first_room(t);
     }
     t.orphan_room += s.table.size() + twins.size() + c.taken + 1;
-    reserve_to(t.orphans, t.orphan_room);
-    reserve_to(t.tokens, t.tokens.size() + rows);
-    reserve_to(t.chunks, t.chunks.size() + 1);
+    t.orphans.reserve_grown(t.orphan_room);
+    t.tokens.reserve_grown(t.tokens.size() + rows);
+    t.chunks.reserve_grown(t.chunks.size() + 1);
     if (c.tree) {
-      reserve_to(t.parents, t.parents.size() + rows);
+      t.parents.reserve_grown(t.parents.size() + rows);
       s.strays.reserve(static_cast<std::size_t>(Plan::max_tree_tokens));
     }
-    reserve_to(t.pending, t.pending.size() + pages_of(c.tokens) + 1);
-    reserve_to(s.table, s.table.size() + twins.size() + c.taken + 1);
-    reserve_to(s.tokens, static_cast<std::size_t>(c.end()));
+    t.pending.reserve_grown(t.pending.size() + pages_of(c.tokens) + 1);
+    s.table.reserve_grown(s.table.size() + twins.size() + c.taken + 1);
+    s.tokens.reserve_grown(static_cast<std::size_t>(c.end()));
     book.prepare_take(c.taken, c.copies(), t.stream, t.reclaimed);
     if (c.copies() && c.copy_at > 0 && book.tree().contains(s.table[c.copy_at - 1])) {
       book.end_span_at(s.table[c.copy_at - 1],
@@ -152,7 +151,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     }
     std::span<PageId const> const pages =
       std::span<PageId const>(s.table).subspan(first, end - first);
-    reserve_to(t.orphan_tables, t.orphan_table_room + s.table.size());
+    t.orphan_tables.reserve_grown(t.orphan_table_room + s.table.size());
     book.publish_pending(
       s.domain, parent, text, pages, {t.id, t.stream, static_cast<std::uint32_t>(t.chunks.size())});
     t.orphan_table_room += s.table.size();

@@ -11,6 +11,7 @@
 #include <kvcache/control/stats.hpp>
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 #include <kvcache/core/result.hpp>
 
 #include <cstddef>
@@ -18,7 +19,6 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 /// \file What a scheduler asks before it lets a request in, what it pins, and who has which pages.
 ///
@@ -93,17 +93,17 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
     while (slot < state_.pins.size() && state_.pins[slot].live()) {
       ++slot;
     }
-    std::vector<PageId> table;
+    detail::List<PageId> table;
     if (!detail::memory_sufficed_for([&] {
           table.resize(static_cast<std::size_t>(match.full_pages));
           tree().copy_pages(match, table.data());
-          detail::reserve_to(state_.pins, std::size_t{slot} + 1);
+          state_.pins.reserve_grown(std::size_t{slot} + 1);
           state_.book.end_span_at(table.back(), match.full_pages - 1);
         })) {
       return detail::no_memory(prefix.tokens.size());
     }
     if (slot == state_.pins.size()) {
-      state_.pins.emplace_back();  // within the reserve
+      state_.pins.push_reserved();  // within the reserve
     }
     for (PageId const page : table) {
       state_.book.share(page);

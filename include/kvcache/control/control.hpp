@@ -16,6 +16,7 @@
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/first_room.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 #include <kvcache/core/result.hpp>
 
 #include <cstddef>
@@ -23,7 +24,6 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 /// \file The control plane: sequences, their tables, and steps as transactions. Ids and integers only.
 ///
@@ -198,7 +198,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
       return Done{};
     }
     outcomes_.clear();
-    if (!detail::memory_sufficed_for([&] { detail::reserve_to(outcomes_, accepted.size()); })) {
+    if (!detail::memory_sufficed_for([&] { outcomes_.reserve_grown(accepted.size()); })) {
       return detail::no_memory(accepted.size());
     }
     for (Index const n : accepted) {
@@ -342,7 +342,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
         Outcome const& outcome = outcomes[planned++];
         if (c.counts() && !c.named) {
           auto& tokens = state_.sequences[c.sequence.slot].tokens;
-          detail::reserve_to(tokens, tokens.size() + outcome.tokens.size());
+          tokens.reserve_grown(tokens.size() + outcome.tokens.size());
         }
       }
     }
@@ -361,7 +361,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   }
 
   Plan no_plan_{};
-  std::vector<Outcome> outcomes_;  // of `commit`, kept to allocate nothing
+  detail::List<Outcome> outcomes_;  // of `commit`, kept to allocate nothing
 };
 
 }  // namespace kvcache::inline v0_1

@@ -20,25 +20,10 @@
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 /// \file The state of the control plane: sequences, steps in flight, pages.
 
 namespace kvcache::inline v0_1::detail {
-
-/// Room for `size` elements, grown geometrically so that many small steps reallocate seldom.
-template <class T>
-void reserve_to(std::vector<T>& v, std::size_t size)
-{
-  if (size > v.capacity()) {
-    v.reserve(size > 2 * v.capacity() ? size : 2 * v.capacity());
-  }
-}
-template <class T>
-void reserve_to(List<T>& v, std::size_t size)
-{
-  v.reserve_grown(size);
-}
 
 [[nodiscard]] constexpr PageCount smaller(PageCount a, PageCount b) noexcept
 {
@@ -77,22 +62,22 @@ struct ControlState {
 
   ControlOptions options;
   Book book;
-  std::vector<SequenceState> sequences;
+  List<SequenceState> sequences;
   List<std::uint32_t> free_slots;  // the next one last
   List<RowId> free_rows;           // likewise
-  std::vector<StepState> steps;    // of stream s: [s * steps_per_stream, ...), oldest first
+  List<StepState> steps;    // of stream s: [s * steps_per_stream, ...), oldest first
   Stats stats;                     // the counters; the rest is filled in on demand
   std::uint64_t next_step = 1;
   StepState* latest = nullptr;  // that was begun last: most calls ask for it
   List<Cut> cuts;  // sequences that a failed step cut back, until the next call that fails one
-  std::vector<PinState> pins;
+  List<PinState> pins;
   List<PageId> twins;  // of `publish` and `add`, kept to allocate nothing
   List<Token> text;    // of `add`, likewise
   MediaTable media;
   List<Token> named;                // of `open` and `add`, likewise: a text with names
   Chunk renamed;                    // of `add`, likewise
-  std::vector<NamedSpan> declared;  // of `add`, likewise: what its sequence will have
-  std::vector<bool> stuck;          // of `evictable`, likewise
+  List<NamedSpan> declared;  // of `add`, likewise: what its sequence will have
+  List<bool> stuck;          // of `evictable`, likewise
 
   [[nodiscard]] PageCount pages_of(std::size_t tokens) const noexcept
   {
@@ -160,11 +145,11 @@ struct ControlState {
   /// Cached pages that a step of `stream` could have evicted. **Cost** O(1) where no step in flight keeps some of them.
   [[nodiscard]] PageCount evictable(StreamId stream) const noexcept
   {
-    std::vector<bool> use;  // const calls may run beside each other
+    List<bool> use;  // const calls may run beside each other
     return evictable(stream, use);
   }
   [[nodiscard]] PageCount evictable(StreamId stream) noexcept { return evictable(stream, stuck); }
-  [[nodiscard]] PageCount evictable(StreamId stream, std::vector<bool>& use) const noexcept
+  [[nodiscard]] PageCount evictable(StreamId stream, List<bool>& use) const noexcept
   {
     bool all = !book.fences().others_than(stream);
     for (StepState const& step : steps) {

@@ -3,11 +3,11 @@
 
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 /// \file What others hear of the prefix tree: a router that wants to know which prompts hit here.
 ///
@@ -113,8 +113,8 @@ class EventLog {
     }
   }
 
-  std::vector<Record> records_;  // of event n: [n % size]
-  std::vector<Token> tokens_;    // likewise, page_tokens to each
+  detail::List<Record> records_;  // of event n: [n % size]
+  detail::List<Token> tokens_;    // likewise, page_tokens to each
   std::size_t page_tokens_;
   std::uint64_t next_ = 1;
 };

@@ -3,22 +3,22 @@
 
 #include <kvcache/control/fences.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 
 #include <cstdint>
-#include <vector>
 
 namespace kvcache::inline v0_1::detail {
 
 /// Cached pages that a step of `stream` could have evicted now: a span's tail that no other stream may still read, and the
 /// whole of it only where nothing below it stays. What hangs above pages that a step in flight writes is cached, and stays.
-/// `stuck` is for its use: it grows to a bit a span. **Cost** O(pages). **Errors** `std::bad_alloc`.
+/// `stuck` is for its use: it grows to a byte a span. **Cost** O(pages). **Errors** `std::bad_alloc`.
 template <class Tree, class Policy>
 [[nodiscard]] PageCount count_evictable(Tree const& tree,
                                         Policy const& policy,
                                         Fences const& fences,
                                         PageCount pages,
                                         StreamId stream,
-                                        std::vector<bool>& stuck)
+                                        List<bool>& stuck)
 {
   auto const for_each_span = [&](auto&& visit) {
     for (std::uint32_t value = 1; value <= pages; ++value) {
@@ -40,7 +40,8 @@ template <class Tree, class Policy>
   if (stuck.capacity() < tree.span_id_bound()) {
     stuck.reserve(std::size_t{tree.span_id_bound()} * 2 + 1024);
   }
-  stuck.assign(tree.span_id_bound(), false);  // something below the span stays
+  stuck.clear();
+  stuck.resize(tree.span_id_bound());  // something below the span stays
   for_each_span([&](SpanId span) {
     if (tail(span) < tree.size(span)) {
       for (SpanId at = tree.parent(span); at.value != nil && !stuck[at.value];

@@ -40,7 +40,7 @@ void make_plan(State const& state, StepState& t)
     if (first < table.size()) {
       auto const count = static_cast<std::uint32_t>(table.size()) - first;
       plan.tables.push_back({row, first, count, static_cast<std::uint32_t>(plan.ids.size())});
-      plan.ids.insert(plan.ids.end(), table.begin() + first, table.end());
+      plan.ids.append(table.data() + first, table.size() - first);
     }
   };
   for (ChunkState& c : t.chunks) {
@@ -65,7 +65,7 @@ void make_plan(State const& state, StepState& t)
     if (c.tree) {
       std::span<Index const> const parents = t.parents_of(c);
       parents_at = static_cast<std::uint32_t>(plan.parents.size());
-      plan.parents.insert(plan.parents.end(), parents.begin(), parents.end());
+      plan.parents.append(parents);
     }
     if (c.orphan) {
       write_row(c.orphan_row, t.orphan_table_of(c), 0);

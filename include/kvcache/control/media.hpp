@@ -3,12 +3,12 @@
 
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 /// \file What a row is that no token names: a row of a picture, of a sound, of text that attends both ways.
 ///
@@ -96,7 +96,7 @@ class Media {
   {
     if (text.data() != nullptr) {
       put_header(tag, text.size());
-      bytes_.insert(bytes_.end(), text.begin(), text.end());
+      bytes_.append(text);
     }
   }
   void put_header(Tag tag, std::size_t length)
@@ -111,7 +111,7 @@ class Media {
     }
   }
 
-  std::vector<char> bytes_;  // <string> costs more to parse than all of prefix/
+  detail::List<char> bytes_;  // <string> costs more to parse than all of prefix/
   bool has_digest_ = false;
 };
 

@@ -8,11 +8,11 @@
 #include <kvcache/core/error.hpp>
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 /// \file Where media may lie, and a recount of the names of all rows.
 
@@ -88,10 +88,11 @@ template <class State>
       known = known && (token >= 0 || state.media.knows(token));
     }
   };
-  std::vector<Token> text;
+  List<Token> text;
   for (SequenceState const& s : state.sequences) {
     look(s.tokens);
-    text.assign(s.tokens.size(), 0);
+    text.clear();
+    text.resize(s.tokens.size());
     write_names(s.media, 0, text);
     for (std::size_t row = 0; row < text.size(); ++row) {
       if (s.tokens[row] < 0 || text[row] < 0) {

@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
 
 /// \file How declared media become names in a text, and how long the names last.
 ///
@@ -72,7 +71,7 @@ template <class BaseOf>
                                Index first,
                                std::span<Token const> text,
                                StepId step,
-                               std::vector<NamedSpan>& spans,
+                               List<NamedSpan>& spans,
                                BaseOf&& base_of)
 {
   for (MediaSpan const& m : media) {
@@ -114,9 +113,8 @@ template <class BaseOf>
               "the sequence has other media at row",
               next->first};
     }
-    std::ptrdiff_t const at =
-      next == nullptr ? static_cast<std::ptrdiff_t>(spans.size()) : next - spans.data();
-    spans.insert(spans.begin() + at, span);
+    spans.insert(next == nullptr ? spans.size() : static_cast<std::size_t>(next - spans.data()),
+                 span);
   }
   return {};
 }
@@ -127,7 +125,7 @@ template <class State>
                                   Index first,
                                   std::span<Token const> text,
                                   StepId step,
-                                  std::vector<NamedSpan>& spans)
+                                  List<NamedSpan>& spans)
 {
   return name_spans(
     media, first, text, step, spans, [&](Media const& item, Index rows, bool atomic) {
@@ -180,7 +178,7 @@ template <class State>
 
 /// A prompt as the tree knows it.
 struct NamedPrompt {
-  std::vector<NamedSpan> spans;
+  List<NamedSpan> spans;
   List<Token> copy;  ///< used where there are media
   std::span<Token const> text;
   Index limit = 0;  ///< rows that a hit may have
@@ -307,13 +305,17 @@ template <class State>
 /// What was declared by chunks that the sequence has not in flight any more goes with them.
 inline void drop_declared(SequenceState& s) noexcept
 {
-  std::erase_if(s.media, [&](NamedSpan const& span) {
+  std::size_t left = 0;
+  for (NamedSpan const& span : s.media) {
     bool kept = span.declared_by.value == 0;
     for (Flight const& flight : s.in_flight()) {
       kept = kept || flight.step->id == span.declared_by;
     }
-    return !kept;
-  });
+    if (kept) {
+      s.media[left++] = span;
+    }
+  }
+  s.media.resize(left);
 }
 /// What the chunk of `step` declared is the sequence's from now on.
 inline void keep_declared(SequenceState& s, StepId step) noexcept

@@ -5,13 +5,14 @@
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
+#include <kvcache/core/zero_array.hpp>
 #include <kvcache/prefix/id_table.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
-#include <vector>
 
 /// \file Names for the rows of media: numbers that no token is.
 ///
@@ -84,7 +85,7 @@ class MediaTable {
       free_ids_.pop_back();
       records_[id] = std::move(made);
     }
-    order_.insert(order_.begin() + static_cast<std::ptrdiff_t>(gap->place), id);
+    order_.insert(gap->place, id);
     ids_.insert(hash, id);
     next_ = gap->base + rows;
     return gap->base;
@@ -122,7 +123,7 @@ class MediaTable {
   template <class Uses>
   void sweep(Uses&& uses)
   {
-    std::vector<bool> used(order_.size(), false);
+    ZeroArray<bool> used(order_.size());
     std::size_t last = 0;
     uses([&](Token token) {
       if (token < 0 && !order_.empty()) {
@@ -224,9 +225,9 @@ class MediaTable {
     return std::nullopt;
   }
 
-  std::vector<Record> records_;       // by id; some are free
-  std::vector<std::uint32_t> order_;  // ids, in the order of their names
-  std::vector<std::uint32_t> free_ids_;
+  List<Record> records_;       // by id; some are free
+  List<std::uint32_t> order_;  // ids, in the order of their names
+  List<std::uint32_t> free_ids_;
   IdTable ids_;
   Index limit_;
   Index next_ = 0;  // where the ring goes on

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
 /// \file Media of one sequence, and where it may be cut.
 ///
@@ -100,7 +99,7 @@ inline void write_names(std::span<NamedSpan const> spans,
 }
 
 /// Rows from `length` on are nobody's any more. An atomic span goes as a whole.
-inline void clip(std::vector<NamedSpan>& spans, Index length) noexcept
+inline void clip(List<NamedSpan>& spans, Index length) noexcept
 {
   length = whole_spans(spans, length);
   while (!spans.empty() && spans.back().first >= length) {

@@ -7,12 +7,12 @@
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/first_room.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 /// \file Where pages come from when a step asks, and how a step that is dropped puts everything back.
 ///
@@ -36,7 +36,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   }
   /// Cached pages that a step of `stream` could have evicted now; `stuck` is for its use. **Cost** O(pages); without memory
   /// it counts all that are cached.
-  [[nodiscard]] PageCount num_evictable(StreamId stream, std::vector<bool>& stuck) const noexcept
+  [[nodiscard]] PageCount num_evictable(StreamId stream, detail::List<bool>& stuck) const noexcept
   {
     PageCount evictable = this->num_cached();
     (void)detail::memory_sufficed_for([&] {
@@ -179,12 +179,9 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
 
   /// Room for `more`; the first time for `few` at least.
   template <class T>
-  static void grow(std::vector<T>& v, std::size_t more, std::size_t few)
+  static void grow(detail::List<T>& list, std::size_t more, std::size_t few)
   {
-    if (v.capacity() - v.size() < more) {
-      std::size_t const room = v.capacity() == 0 ? few : 2 * v.capacity();
-      v.reserve(v.size() + more > room ? v.size() + more : room);
-    }
+    list.reserve_grown(list.capacity() == 0 && more < few ? few : list.size() + more);
   }
 
   /// Takes up to `wanted` pages from the tail of the policy's victim; false where nobody may leave. Spans that

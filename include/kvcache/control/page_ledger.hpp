@@ -7,6 +7,7 @@
 #include <kvcache/core/first_room.hpp>
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 #include <kvcache/core/zero_array.hpp>
 #include <kvcache/prefix/domain.hpp>
 #include <kvcache/replace/facts.hpp>
@@ -14,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 /// \file Counts, index and recency of the pages, kept in step.
 ///
@@ -231,8 +231,8 @@ class PageLedger {
   template <class Visit>
   void for_each_stored(Visit&& visit) const
   {
-    std::vector<bool> seen(tree_.span_id_bound());
-    std::vector<SpanId> path;
+    ZeroArray<bool> seen(tree_.span_id_bound());
+    List<SpanId> path;
     auto const p = static_cast<std::size_t>(page_tokens_);
     for (std::uint32_t value = 1; value <= allocator_.capacity(); ++value) {
       if (!tree_.contains(PageId{value})) {
@@ -281,7 +281,7 @@ class PageLedger {
     }
     PageCount cached = 0;
     std::uint32_t idle = 0;
-    std::vector<PageCount> indexed(indexed_.size());
+    List<PageCount> indexed(indexed_.size());
     for (std::uint32_t value = 1; value <= allocator_.capacity(); ++value) {
       PageId const page{value};
       if (!tree_.contains(page)) {
@@ -356,8 +356,8 @@ class PageLedger {
   Replacement policy_;
   Fences fences_;
   EventLog events_;
-  std::vector<PendingTag> tags_;    // by span
-  std::vector<PageCount> indexed_;  // by domain: pages in the tree
+  List<PendingTag> tags_;    // by span
+  List<PageCount> indexed_;  // by domain: pages in the tree
   ZeroArray<std::uint32_t> uses_;   // by page: how often it was given out to be written
   std::int32_t page_tokens_;
   PageCount cached_ = 0;

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 
 #include <cstdint>
-#include <vector>
 
 /// \file Prefixes that must not leave, such as the system prompt that every request begins with.
 ///
@@ -35,7 +35,7 @@ struct PinState {
   std::uint32_t generation = 0;  // even: the slot is empty
   DomainId domain{};
   StepId since{};             // the step that was to be begun next
-  std::vector<PageId> table;  // in the order of the prefix
+  List<PageId> table;  // in the order of the prefix
 
   [[nodiscard]] bool live() const noexcept { return generation % 2 != 0; }
 };

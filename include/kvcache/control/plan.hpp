@@ -2,9 +2,9 @@
 #pragma once
 
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 
 #include <cstdint>
-#include <vector>
 
 /// \file What one step asks of the devices: the only thing that control hands to a pool.
 ///
@@ -70,12 +70,12 @@ struct Plan {
   StreamId stream{};
   std::uint32_t slot =
     0;  ///< which of the pool's sets of step arrays; no two steps in flight have the same
-  std::vector<TableDelta> tables;
-  std::vector<PageId> ids;
-  std::vector<RowMove> moves;
-  std::vector<PageCopy> copies;
-  std::vector<Index> parents;
-  std::vector<PlannedChunk> chunks;
+  detail::List<TableDelta> tables;
+  detail::List<PageId> ids;
+  detail::List<RowMove> moves;
+  detail::List<PageCopy> copies;
+  detail::List<Index> parents;
+  detail::List<PlannedChunk> chunks;
 
   /// Tokens that the step computes. **Cost** O(chunks).
   [[nodiscard]] Index num_tokens() const noexcept

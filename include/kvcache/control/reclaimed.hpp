@@ -2,11 +2,11 @@
 #pragma once
 
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 /// \file The journal of an open step's evictions.
 
@@ -38,9 +38,9 @@ class Reclaimed {
     bool whole_span;
     bool skipped;  // nothing was evicted: the span that ends with `parent` stepped aside
   };
-  std::vector<Entry> entries_;
-  std::vector<PageId> pages_;  // of each entry, last page first
-  std::vector<Token> tokens_;  // of each entry, in the order of the sequence
+  detail::List<Entry> entries_;
+  detail::List<PageId> pages_;  // of each entry, last page first
+  detail::List<Token> tokens_;  // of each entry, in the order of the sequence
 };
 
 }  // namespace kvcache::inline v0_1

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 /// \file How a step ends: committed, failed, or dropped before it was submitted.
 ///

@@ -6,10 +6,10 @@
 #include <kvcache/control/stats.hpp>
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/zero_array.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 /// \file What control says about itself: figures, a digest, and a recount from scratch.
 
@@ -161,7 +161,7 @@ template <class State>
     return {broken, 0};
   }
   auto const& tree = state.book.tree();
-  std::vector<std::uint32_t> holders(std::size_t{state.options.pages} + 1, 0);
+  ZeroArray<std::uint32_t> holders(std::size_t{state.options.pages} + 1);
   auto const hold = [&](std::span<PageId const> table) {
     for (PageId const page : table) {
       if (page == zero_page || page.value > state.options.pages) {

@@ -122,7 +122,7 @@ class SequenceCalls {
           s.media = from->media;
           if (detail::StepState* const step = state_.touching(*from); step != nullptr) {
             step->orphan_room += s.table.size() + 1;
-            detail::reserve_to(step->orphans, step->orphan_room);
+            step->orphans.reserve_grown(step->orphan_room);
           }
         })) {
       s.table.clear();

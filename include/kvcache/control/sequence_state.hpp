@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 /// \file What control keeps of one sequence.
 
@@ -65,7 +64,7 @@ struct alignas(64) SequenceState {
   List<PageId> table;
   Flight flights[max_flights]{};  // oldest first
   List<Index> strays;  // of the last rows: the rows where their bytes lie until a plan moves them
-  std::vector<NamedSpan> media;  // declared, in order; the rows may be yet to come
+  List<NamedSpan> media;  // declared, in order; the rows may be yet to come
   DomainId domain{};
   std::uint32_t domain_generation = 0;  // of the domain when it was opened or resumed
   Index cached = 0;

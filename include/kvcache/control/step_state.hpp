@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
-#include <vector>
 
 /// \file What control keeps of one step: enough to undo it, and to finish it.
 

@@ -7,13 +7,13 @@
 #include <kvcache/control/step_state.hpp>
 #include <kvcache/control/tree.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 #include <kvcache/prefix/match.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 /// \file How a sequence's table grows from a match, shrinks, and is published.
 ///
@@ -132,8 +132,8 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
   /// **Errors** `std::bad_alloc`; the table may be filled in part.
   void attach(SequenceState& s, std::size_t tokens, Match const& match)
   {
-    reserve_to(s.table, pages_of(tokens) + 1);
-    reserve_to(s.tokens, tokens + static_cast<std::size_t>(options.page_tokens));
+    s.table.reserve_grown(pages_of(tokens) + 1);
+    s.tokens.reserve_grown(tokens + static_cast<std::size_t>(options.page_tokens));
     s.table.resize(static_cast<std::size_t>(match.full_pages));
     book.tree().copy_pages(match, s.table.data());
     if (match.partial_rows > 0) {
@@ -257,7 +257,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
   /// Sequence i becomes a copy of what sequence `parents[i]` was. **Errors** `std::bad_alloc`, nothing changed.
   void reorder(std::span<SequenceId const> ids, std::span<Index const> parents)
   {
-    std::vector<SequenceState> next(ids.size());
+    List<SequenceState> next(ids.size());
     for (std::size_t i = 0; i < ids.size(); ++i) {
       SequenceState const& parent = sequences[ids[static_cast<std::size_t>(parents[i])].slot];
       next[i] = parent;

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 /// \file Trees of drafts: several continuations verified in one step, of which one path is accepted.
 ///

@@ -6,6 +6,7 @@
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/error.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 #include <kvcache/core/result.hpp>
 #include <kvcache/device/device.hpp>
 #include <kvcache/device/host_device.hpp>
@@ -23,7 +24,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 /// \file The bytes behind the page ids, on one device.
 ///
@@ -283,7 +283,7 @@ class Pool {
   bool owns_arena_ = true;
   std::uint32_t latest_ = 0;  // slot of the plan applied last
   Slot slots_[Plan::num_slots];
-  std::vector<std::uint32_t> layer_offsets_;  // kept: their upload may read them late
+  detail::List<std::uint32_t> layer_offsets_;  // kept: their upload may read them late
 };
 
 }  // namespace kvcache::inline v0_1

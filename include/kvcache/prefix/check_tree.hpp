@@ -3,6 +3,7 @@
 
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/zero_array.hpp>
 #include <kvcache/prefix/child_index.hpp>
 #include <kvcache/prefix/domain_table.hpp>
 #include <kvcache/prefix/page_map.hpp>
@@ -10,7 +11,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 /// \file What the tree can say about itself from scratch: its digest, and whether its parts agree.
 
@@ -56,7 +56,7 @@ namespace kvcache::inline v0_1::detail {
 /// free ids and used ones are all ids.
 [[nodiscard]] inline bool check_links(SpanStore const& spans, DomainTable const& domains)
 {
-  std::vector<std::uint32_t> children(spans.bound(), 0);
+  ZeroArray<std::uint32_t> children(spans.bound());
   std::uint32_t used = 0;
   for (std::uint32_t id = 0; id < spans.bound(); ++id) {
     if (!spans.in_use(id)) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/core/list.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 /// \file What may share with what.
 ///
@@ -45,11 +46,11 @@ class Domain {
     put_text(Tag::model, fields.model);
     put_text(Tag::weights, fields.weights);
     put_text(Tag::salt, fields.salt);
-    std::vector<Adapter const*> sorted;
+    detail::List<Adapter const*> sorted;
     sorted.reserve(fields.adapters.size());
     for (Adapter const& adapter : fields.adapters) {
-      auto at = sorted.end();
-      while (at != sorted.begin() && before(adapter, **(at - 1))) {
+      std::size_t at = sorted.size();
+      while (at > 0 && before(adapter, *sorted[at - 1])) {
         --at;
       }
       sorted.insert(at, &adapter);
@@ -90,7 +91,7 @@ class Domain {
   {
     bytes_.push_back(static_cast<char>(tag));
     put_number(text.size());
-    bytes_.insert(bytes_.end(), text.begin(), text.end());
+    bytes_.append(text);
   }
 
   void put_number(std::uint64_t number)
@@ -100,7 +101,7 @@ class Domain {
     }
   }
 
-  std::vector<char> bytes_;  // <string> costs more to parse than all of prefix/
+  detail::List<char> bytes_;  // <string> costs more to parse than all of prefix/
 };
 
 }  // namespace kvcache::inline v0_1

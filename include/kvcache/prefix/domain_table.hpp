@@ -3,6 +3,7 @@
 
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 #include <kvcache/prefix/domain.hpp>
 #include <kvcache/prefix/id_table.hpp>
 
@@ -10,7 +11,6 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 namespace kvcache::inline v0_1::detail {
 
@@ -95,7 +95,7 @@ class DomainTable {
                      [&](std::uint32_t id) { return records_[id].domain == domain; });
   }
 
-  std::vector<Record> records_;  // by domain id
+  List<Record> records_;  // by domain id
   IdTable ids_;
   std::size_t text_bytes_ = 0;
 };

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 /// \file An open-addressing table from 32-bit hashes to ids, for things that live elsewhere.
 
@@ -31,10 +31,11 @@ class IdTable {
     if (count * 3 <= slots_.size() * 2) {
       return;
     }
-    std::vector<Slot> old(slots_.size() * 2);
-    while (count * 3 > old.size() * 2) {
-      old.resize(old.size() * 2);
+    std::size_t size = slots_.size() * 2;
+    while (count * 3 > size * 2) {
+      size *= 2;
     }
+    List<Slot> old(size);
     old.swap(slots_);
     for (Slot const& slot : old) {
       if (slot.id != nil) {
@@ -109,7 +110,7 @@ class IdTable {
     return at;
   }
 
-  std::vector<Slot> slots_;  // a power of two of them
+  List<Slot> slots_;  // a power of two of them
   std::uint32_t size_ = 0;
 };
 

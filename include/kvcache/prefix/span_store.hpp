@@ -3,13 +3,13 @@
 
 #include <kvcache/core/first_room.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/list.hpp>
 #include <kvcache/prefix/block_pool.hpp>
 #include <kvcache/prefix/span.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 namespace kvcache::inline v0_1::detail {
 
@@ -56,7 +56,7 @@ class SpanStore {
   Span& use(std::uint32_t id, SpanBuffer buffer) noexcept
   {
     if (id == bound()) {
-      spans_.emplace_back();
+      spans_.push_reserved();
     } else {
       free_ = spans_[id].next;
     }
@@ -125,7 +125,7 @@ class SpanStore {
 
  private:
   BlockPool blocks_;
-  std::vector<Span> spans_;
+  List<Span> spans_;
   std::uint32_t free_ = nil;  // the latest id given back; Span::next leads to the one before
   std::uint32_t size_ = 0;
   std::size_t first_room_;
