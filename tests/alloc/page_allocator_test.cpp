@@ -212,6 +212,78 @@ TEST_CASE("PageAllocator: equals a naive model over random calls", "[alloc][page
   }
 }
 
+TEST_CASE("PageAllocator: a page may have any number of holders", "[alloc][page_allocator]")
+{
+  constexpr std::uint64_t seed = 127;
+  CAPTURE(seed);
+  kvcache_test::Random random(seed);
+  PageAllocator pages(4);
+  take(pages, 3);
+  pages.release(PageId{2});
+  REQUIRE(take(pages, 1) == Ids{2});  // 1 and 3 were never given back, 2 was
+  std::map<std::uint32_t, std::uint32_t> counts{{1, 1}, {2, 1}, {3, 1}};
+  std::uint32_t most = 0;
+  for (int round = 0; round < 400; ++round) {
+    PageId const page{random.between(1, 3)};
+    std::uint32_t& count = counts[page.value];
+    std::uint32_t const goal = random.below(3) == 0 ? 1 : random.between(1, 300);
+    for (; count < goal; ++count) {
+      pages.share(page);
+      REQUIRE(pages.count(page) == count + 1);
+    }
+    if (count > goal && random.below(2) == 0) {
+      std::vector<PageId> const gone(count - goal, page);
+      pages.release(gone);
+      count = goal;
+    }
+    for (; count > goal; --count) {
+      REQUIRE(pages.release(page) == count - 1);
+    }
+    for (auto const& [id, holders] : counts) {
+      REQUIRE(pages.count(PageId{id}) == holders);
+    }
+    REQUIRE(pages.num_free() == 1);
+    REQUIRE(pages.check_invariants());
+    most = goal > most ? goal : most;
+  }
+  REQUIRE(most > 250);
+  for (auto const& [id, holders] : counts) {
+    std::vector<PageId> const gone(holders, PageId{id});
+    pages.release(gone);
+    CHECK(pages.count(PageId{id}) == 0);
+  }
+  CHECK(take(pages, 4) == Ids{3, 2, 1, 4});
+}
+
+TEST_CASE("PageAllocator: calls for thousands of pages are as calls for one page each",
+          "[alloc][page_allocator]")
+{
+  constexpr std::uint64_t seed = 4096;
+  CAPTURE(seed);
+  kvcache_test::Random random(seed);
+  constexpr PageCount capacity = 5000;
+  PageAllocator batch(capacity);
+  PageAllocator single(capacity);
+  for (int round = 0; round < 12; ++round) {
+    std::vector<PageId> got(random.between(450, capacity));
+    REQUIRE(batch.take(got));
+    for (PageId const page : got) {
+      PageId same{};
+      REQUIRE(single.take({&same, 1}));
+      REQUIRE(same == page);
+    }
+    for (std::size_t i = got.size(); i > 1; --i) {
+      std::swap(got[i - 1], got[random.below(static_cast<std::uint32_t>(i))]);
+    }
+    batch.release(got);
+    for (PageId const page : got) {
+      single.release(page);
+    }
+    REQUIRE(batch.digest() == single.digest());
+    REQUIRE(batch.check_invariants());
+  }
+}
+
 TEST_CASE("PageAllocator: the digest shows counts and order", "[alloc][page_allocator]")
 {
   PageAllocator a(4);

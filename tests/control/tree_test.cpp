@@ -221,7 +221,7 @@ TEST_CASE("Tree: behind open drafts it begins where the device says", "[control]
   add(e.plane, last, id, {20});
   REQUIRE(e.plane.submit(last));
   auto const table = e.plane.table(id);
-  CHECK(e.plane.plan(last).moves == std::vector<RowMove>{{table[2], table[2], 1, 0}});
+  CHECK(e.plane.plan(last).moves == decltype(Plan::moves){{table[2], table[2], 1, 0}});
 }
 
 TEST_CASE("Tree: what cannot be is refused, and nothing changes", "[control][tree]")

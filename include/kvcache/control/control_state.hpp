@@ -65,7 +65,7 @@ struct ControlState {
   List<SequenceState> sequences;
   List<std::uint32_t> free_slots;  // the next one last
   List<RowId> free_rows;           // likewise
-  List<StepState> steps;    // of stream s: [s * steps_per_stream, ...), oldest first
+  List<StepState> steps;           // of stream s: [s * steps_per_stream, ...), oldest first
   Stats stats;                     // the counters; the rest is filled in on demand
   std::uint64_t next_step = 1;
   StepState* latest = nullptr;  // that was begun last: most calls ask for it
@@ -74,8 +74,8 @@ struct ControlState {
   List<PageId> twins;  // of `publish` and `add`, kept to allocate nothing
   List<Token> text;    // of `add`, likewise
   MediaTable media;
-  List<Token> named;                // of `open` and `add`, likewise: a text with names
-  Chunk renamed;                    // of `add`, likewise
+  List<Token> named;         // of `open` and `add`, likewise: a text with names
+  Chunk renamed;             // of `add`, likewise
   List<NamedSpan> declared;  // of `add`, likewise: what its sequence will have
   List<bool> stuck;          // of `evictable`, likewise
 

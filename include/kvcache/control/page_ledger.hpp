@@ -356,9 +356,9 @@ class PageLedger {
   Replacement policy_;
   Fences fences_;
   EventLog events_;
-  List<PendingTag> tags_;    // by span
-  List<PageCount> indexed_;  // by domain: pages in the tree
-  ZeroArray<std::uint32_t> uses_;   // by page: how often it was given out to be written
+  List<PendingTag> tags_;          // by span
+  List<PageCount> indexed_;        // by domain: pages in the tree
+  ZeroArray<std::uint32_t> uses_;  // by page: how often it was given out to be written
   std::int32_t page_tokens_;
   PageCount cached_ = 0;
 };

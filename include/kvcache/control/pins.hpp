@@ -34,7 +34,7 @@ namespace detail {
 struct PinState {
   std::uint32_t generation = 0;  // even: the slot is empty
   DomainId domain{};
-  StepId since{};             // the step that was to be begun next
+  StepId since{};      // the step that was to be begun next
   List<PageId> table;  // in the order of the prefix
 
   [[nodiscard]] bool live() const noexcept { return generation % 2 != 0; }
