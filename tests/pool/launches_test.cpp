@@ -52,7 +52,7 @@ void add_tree(Plan& plan, std::uint32_t row, Index first_index, std::vector<Inde
 {
   add_chunk(plan, row, first_index, static_cast<Index>(parents.size()));
   plan.chunks.back().parents_at = static_cast<std::uint32_t>(plan.parents.size());
-  plan.parents.insert(plan.parents.end(), parents.begin(), parents.end());
+  plan.parents.append(parents);
 }
 
 }  // namespace

@@ -178,13 +178,13 @@ TEST_CASE_METHOD(Fixture, "Pool: a plan with a bad move is refused whole", "[poo
 
 TEST_CASE_METHOD(Fixture, "Pool: a plan with a bad tree is refused whole", "[pool][plan_check]")
 {
-  auto const with = [](Index tokens, std::uint32_t at, std::vector<Index> parents) {
+  auto const with = [](Index tokens, std::uint32_t at, std::vector<Index> const& parents) {
     Plan plan;
     set_table(plan, 0, 0, {4});
     add_chunk(plan, 1, 0, 1);
     add_chunk(plan, 0, 2, tokens);
     plan.chunks[1].parents_at = at;
-    plan.parents = std::move(parents);
+    plan.parents.assign(parents);
     return plan;
   };
   refused(with(3, 0, {-1, 0}), "plan.chunks.parents_at", 0, 2);
@@ -211,7 +211,7 @@ TEST_CASE("Pool: a tree of more tokens than a mask has bits is refused", "[pool]
   Plan plan;
   add_chunk(plan, 0, 0, 64);
   plan.chunks[0].parents_at = 0;
-  plan.parents.assign(100, -1);
+  plan.parents.assign(std::vector<Index>(100, -1));
   CHECK(pool->apply(plan));
   plan.chunks[0].tokens = 65;
   auto const applied = pool->apply(plan);
