@@ -200,13 +200,13 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     }
     if (n == 0 || tree_.children(span) != 0) {
       policy_.on_busy(span);
-      journal.entries_.push_back({.domain = tree_.domain(span),
-                                  .generation = 0,
-                                  .parent = tree_.last_page(span),
-                                  .parent_use = uses_[tree_.last_page(span).value],
-                                  .pages = 0,
-                                  .whole_span = false,
-                                  .skipped = true});
+      journal.entries_.push_back(Reclaimed::Entry{.domain = tree_.domain(span),
+                                                  .generation = 0,
+                                                  .parent = tree_.last_page(span),
+                                                  .parent_use = uses_[tree_.last_page(span).value],
+                                                  .pages = 0,
+                                                  .whole_span = false,
+                                                  .skipped = true});
       return true;
     }
     if (n == pages.size()) {
@@ -265,13 +265,13 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     journal.tokens_.resize(token_at + std::size_t{n} * static_cast<std::size_t>(page_tokens_));
     auto const popped =
       tree_.pop_tail(span, n, journal.pages_.data() + page_at, journal.tokens_.data() + token_at);
-    journal.entries_.push_back({.domain = popped.domain,
-                                .generation = tree_.generation(popped.domain),
-                                .parent = popped.parent,
-                                .parent_use = uses_[popped.parent.value],
-                                .pages = n,
-                                .whole_span = popped.removed_span,
-                                .skipped = false});
+    journal.entries_.push_back(Reclaimed::Entry{.domain = popped.domain,
+                                                .generation = tree_.generation(popped.domain),
+                                                .parent = popped.parent,
+                                                .parent_use = uses_[popped.parent.value],
+                                                .pages = n,
+                                                .whole_span = popped.removed_span,
+                                                .skipped = false});
     if (popped.removed_span) {
       policy_.on_remove(span);
     }
