@@ -15,7 +15,7 @@
 
 namespace {
 
-using List = kvcache::detail::List<std::int32_t>;
+using List = kvcache::List<std::int32_t>;
 using Vector = std::vector<std::int32_t>;
 
 static_assert(sizeof(List) == 16);
@@ -140,7 +140,7 @@ TEST_CASE("List: what is no plain data is moved, and gone when it leaves", "[cor
 {
   kvcache_test::Random random(8);
   {
-    kvcache::detail::List<Guest> list(3);
+    kvcache::List<Guest> list(3);
     Vector model(3, 0);
     REQUIRE(Guest::present == 3);
     for (int n = 0; n < 5000; ++n) {
@@ -158,7 +158,7 @@ TEST_CASE("List: what is no plain data is moved, and gone when it leaves", "[cor
           break;
         }
         case 2: {
-          kvcache::detail::List<Guest> moved = std::move(list);
+          kvcache::List<Guest> moved = std::move(list);
           list = std::move(moved);
           break;
         }

@@ -182,7 +182,7 @@ class KVCache {
   /// **Errors** see `Control::reorder`.
   Result<Done> reorder(std::span<Sequence const> sequences, std::span<Index const> parents)
   {
-    detail::List<SequenceId> ids;
+    List<SequenceId> ids;
     if (!detail::memory_sufficed_for([&] { ids.resize(sequences.size()); })) {
       return detail::no_memory(sequences.size());
     }

@@ -93,7 +93,7 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
     while (slot < state_.pins.size() && state_.pins[slot].live()) {
       ++slot;
     }
-    detail::List<PageId> table;
+    List<PageId> table;
     if (!detail::memory_sufficed_for([&] {
           table.resize(static_cast<std::size_t>(match.full_pages));
           tree().copy_pages(match, table.data());

@@ -361,7 +361,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   }
 
   Plan no_plan_{};
-  detail::List<Outcome> outcomes_;  // of `commit`, kept to allocate nothing
+  List<Outcome> outcomes_;  // of `commit`, kept to allocate nothing
 };
 
 }  // namespace kvcache::inline v0_1

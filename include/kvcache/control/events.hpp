@@ -113,8 +113,8 @@ class EventLog {
     }
   }
 
-  detail::List<Record> records_;  // of event n: [n % size]
-  detail::List<Token> tokens_;    // likewise, page_tokens to each
+  List<Record> records_;  // of event n: [n % size]
+  List<Token> tokens_;    // likewise, page_tokens to each
   std::size_t page_tokens_;
   std::uint64_t next_ = 1;
 };

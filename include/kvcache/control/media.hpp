@@ -111,7 +111,7 @@ class Media {
     }
   }
 
-  detail::List<char> bytes_;  // <string> costs more to parse than all of prefix/
+  List<char> bytes_;  // <string> costs more to parse than all of prefix/
   bool has_digest_ = false;
 };
 

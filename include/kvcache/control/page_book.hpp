@@ -36,7 +36,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   }
   /// Cached pages that a step of `stream` could have evicted now; `stuck` is for its use. **Cost** O(pages); without memory
   /// it counts all that are cached.
-  [[nodiscard]] PageCount num_evictable(StreamId stream, detail::List<bool>& stuck) const noexcept
+  [[nodiscard]] PageCount num_evictable(StreamId stream, List<bool>& stuck) const noexcept
   {
     PageCount evictable = this->num_cached();
     (void)detail::memory_sufficed_for([&] {
@@ -179,7 +179,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
 
   /// Room for `more`; the first time for `few` at least.
   template <class T>
-  static void grow(detail::List<T>& list, std::size_t more, std::size_t few)
+  static void grow(List<T>& list, std::size_t more, std::size_t few)
   {
     list.reserve_grown(list.capacity() == 0 && more < few ? few : list.size() + more);
   }

@@ -70,12 +70,12 @@ struct Plan {
   StreamId stream{};
   std::uint32_t slot =
     0;  ///< which of the pool's sets of step arrays; no two steps in flight have the same
-  detail::List<TableDelta> tables;
-  detail::List<PageId> ids;
-  detail::List<RowMove> moves;
-  detail::List<PageCopy> copies;
-  detail::List<Index> parents;
-  detail::List<PlannedChunk> chunks;
+  List<TableDelta> tables;
+  List<PageId> ids;
+  List<RowMove> moves;
+  List<PageCopy> copies;
+  List<Index> parents;
+  List<PlannedChunk> chunks;
 
   /// Tokens that the step computes. **Cost** O(chunks).
   [[nodiscard]] Index num_tokens() const noexcept

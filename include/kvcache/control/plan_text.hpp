@@ -42,9 +42,9 @@ void put(std::string& out, char const* text, std::int64_t x, Rest... rest)
 }
 
 /// `count` numbers from `at` on; those that the list does not have are shown as "?", once.
-template <class List, class Number>
+template <class Items, class Number>
 void put_numbers(
-  std::string& out, List const& list, std::uint64_t at, std::uint64_t count, Number const& number)
+  std::string& out, Items const& list, std::uint64_t at, std::uint64_t count, Number const& number)
 {
   for (std::uint64_t i = 0; i < count; ++i) {
     if (at + i >= list.size()) {

@@ -38,9 +38,9 @@ class Reclaimed {
     bool whole_span;
     bool skipped;  // nothing was evicted: the span that ends with `parent` stepped aside
   };
-  detail::List<Entry> entries_;
-  detail::List<PageId> pages_;  // of each entry, last page first
-  detail::List<Token> tokens_;  // of each entry, in the order of the sequence
+  List<Entry> entries_;
+  List<PageId> pages_;  // of each entry, last page first
+  List<Token> tokens_;  // of each entry, in the order of the sequence
 };
 
 }  // namespace kvcache::inline v0_1

@@ -18,7 +18,7 @@
 /// with it and without `<vector>` parses a quarter faster. Names and rules are those of `std::vector`; it holds fewer than
 /// 2^32 elements, and none but those that move without throwing.
 
-namespace kvcache::inline v0_1::detail {
+namespace kvcache::inline v0_1 {
 
 /// See the file comment. Growing may throw `std::bad_alloc`, and then nothing changed.
 template <class T>
@@ -199,7 +199,7 @@ class List {
       PTRDIFF_MAX / sizeof(T) < UINT32_MAX ? PTRDIFF_MAX / sizeof(T) : std::size_t{UINT32_MAX};
     void* const memory = capacity <= most ? memory_for(capacity) : nullptr;
     if (memory == nullptr) {
-      out_of_memory();
+      detail::out_of_memory();
     }
     auto* const moved = static_cast<T*>(memory);
     if constexpr (plain) {
@@ -222,4 +222,4 @@ class List {
   std::uint32_t capacity_ = 0;
 };
 
-}  // namespace kvcache::inline v0_1::detail
+}  // namespace kvcache::inline v0_1

@@ -283,7 +283,7 @@ class Pool {
   bool owns_arena_ = true;
   std::uint32_t latest_ = 0;  // slot of the plan applied last
   Slot slots_[Plan::num_slots];
-  detail::List<std::uint32_t> layer_offsets_;  // kept: their upload may read them late
+  List<std::uint32_t> layer_offsets_;  // kept: their upload may read them late
 };
 
 }  // namespace kvcache::inline v0_1

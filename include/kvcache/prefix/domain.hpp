@@ -46,7 +46,7 @@ class Domain {
     put_text(Tag::model, fields.model);
     put_text(Tag::weights, fields.weights);
     put_text(Tag::salt, fields.salt);
-    detail::List<Adapter const*> sorted;
+    List<Adapter const*> sorted;
     sorted.reserve(fields.adapters.size());
     for (Adapter const& adapter : fields.adapters) {
       std::size_t at = sorted.size();
@@ -101,7 +101,7 @@ class Domain {
     }
   }
 
-  detail::List<char> bytes_;  // <string> costs more to parse than all of prefix/
+  List<char> bytes_;  // <string> costs more to parse than all of prefix/
 };
 
 }  // namespace kvcache::inline v0_1
