@@ -47,6 +47,12 @@ inline __m256i words_at(std::int16_t const* from)
   return _mm256_loadu_si256(reinterpret_cast<__m256i const*>(from));
 }
 
+/// Packing works on halves of registers: the permutation puts the quarters back in order.
+inline __m256i pack_bytes(__m256i a, __m256i b)
+{
+  return _mm256_permute4x64_epi64(_mm256_packs_epi16(a, b), 0xd8);
+}
+
 /// The one or two halves at the head of a block.
 template <class Bits>
 inline int bits_at(std::byte const* from)

@@ -83,7 +83,7 @@ class Rope {
   std::vector<float> turns_;         // (rows, dims / 2, {cos, sin})
 };
 
-/// The name of the kernels in use: "avx2" or "portable".
+/// The name of the kernels in use: "amx", "avx512", "avx2" or "portable".
 [[nodiscard]] char const* kernels_in_use();
 
 }  // namespace llama

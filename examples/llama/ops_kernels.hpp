@@ -66,6 +66,12 @@ struct Kernels {
 /// The AVX2, FMA and F16C loops, or null where this machine or this build has none.
 [[nodiscard]] Kernels const* avx2_kernels();
 
+/// The same with products of many rows in AVX-512 (VNNI), or null.
+[[nodiscard]] Kernels const* avx512_kernels();
+
+/// The same with products of many rows in AMX, or null. **Post** the process may use AMX.
+[[nodiscard]] Kernels const* amx_kernels();
+
 /// The fastest ones that this machine can run.
 [[nodiscard]] Kernels const& kernels();
 

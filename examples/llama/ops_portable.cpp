@@ -134,7 +134,14 @@ Kernels const& portable_kernels()
 
 Kernels const& kernels()
 {
-  static Kernels const& chosen = avx2_kernels() != nullptr ? *avx2_kernels() : portable_kernels();
+  static Kernels const& chosen = []() -> Kernels const& {
+    for (auto* const set : {amx_kernels, avx512_kernels, avx2_kernels}) {
+      if (Kernels const* const usable = set(); usable != nullptr) {
+        return *usable;
+      }
+    }
+    return portable_kernels();
+  }();
   return chosen;
 }
 

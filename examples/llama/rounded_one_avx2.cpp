@@ -48,12 +48,7 @@ inline __m256i high_byte(__m256i q)
   return _mm256_srai_epi16(_mm256_sub_epi16(q, low_byte(q)), 8);
 }
 
-/// Packing works on halves of registers: the permutation puts the quarters back in order.
-inline __m256i pack_bytes(__m256i a, __m256i b)
-{
-  return _mm256_permute4x64_epi64(_mm256_packs_epi16(a, b), 0xd8);
-}
-
+/// See `pack_bytes`.
 inline __m256i pack_words(__m256i a, __m256i b)
 {
   return _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);

@@ -35,8 +35,11 @@ inline constexpr WeightType all_types[] = {WeightType::f32,
 [[nodiscard]] inline std::vector<llama::Kernels const*> all_kernels()
 {
   std::vector<llama::Kernels const*> all{&llama::portable_kernels()};
-  if (llama::avx2_kernels() != nullptr) {
-    all.push_back(llama::avx2_kernels());
+  for (auto const* kernels :
+       {llama::avx2_kernels(), llama::avx512_kernels(), llama::amx_kernels()}) {
+    if (kernels != nullptr) {
+      all.push_back(kernels);
+    }
   }
   return all;
 }

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// \file Many rounded rows of activations times quantised weights, in AMX.
+///
+/// A tile multiplies bytes: sixteen tokens by sixteen weight rows by the columns of a block. Activations are two planes
+/// of bytes (rounded_rows.hpp), so a block takes two products, and 256 high + low is the exact sum that every other
+/// kernel has. Scales then apply in AVX-512, in the order of rounded_one_avx2.cpp, so the bits are the same.
+///
+/// Tokens are the outer loop: their planes stay in the first-level cache while all panels of a strip pass.
+
+#include "ops_avx512.hpp"
+
+#if defined(__x86_64__)
+
+#include <algorithm>
+
+#include "avx2_panel.hpp"
+
+// Loops over registers are unrolled by a pragma: g++ at -O2 does not, and then the registers are memory.
+#if defined(__clang__)
+#pragma clang attribute push(                                                                    \
+  __attribute__((target("amx-tile,amx-int8,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
+  apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("amx-tile,amx-int8,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
+#endif
+
+namespace llama::amx {
+namespace {
+
+using avx2::Panel;
+using avx2::panel_block_scales;
+using avx2::panel_block_values;
+using avx2::panel_rows;
+using BytePanel = Panel<std::int8_t>;
+
+constexpr std::size_t strip_rows =
+  128;  // whose panels, some 150 KiB, stay in the second-level cache
+constexpr std::size_t tile_tokens = 16;
+
+/// What the processor must know of its tile registers: 0 and 1 take activations, 2 weights, 3 and 4 sums.
+struct alignas(64) Shapes {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {};
+  std::uint8_t rows[16] = {};
+};
+
+/// For `tokens` rows of activations times `columns` of them.
+inline void set_shapes(std::size_t tokens, std::size_t columns)
+{
+  Shapes shapes;
+  for (std::size_t tile = 0; tile < 5; ++tile) {
+    shapes.rows[tile] = static_cast<std::uint8_t>(tile == 2 ? columns / 4 : tokens);
+    shapes.row_bytes[tile] = static_cast<std::uint16_t>(tile < 2 ? columns : 64);
+  }
+  // g++ does not know that tile instructions read memory: without this it need not have written shapes and panels.
+  asm volatile("" : : "r"(&shapes) : "memory");
+  _tile_loadconfig(&shapes);
+}
+
+/// At most sixteen tokens: where their planes are, and their scales turned so that a block's lie together.
+struct Tokens {
+  std::int8_t const* planes;
+  std::size_t stride;
+  std::size_t many;
+  float const* scales;  // (blocks, 16); zeros for missing tokens
+  float const* sums;    // as scales
+};
+
+/// The sums of one block: 256 coarse + fine.
+struct alignas(64) BlockSums {
+  std::int32_t coarse[tile_tokens * panel_rows];
+  std::int32_t fine[tile_tokens * panel_rows];
+};
+
+inline void multiply(std::int8_t const* weights,
+                     std::int8_t const* planes,
+                     std::size_t stride,
+                     BlockSums& out)
+{
+  _tile_loadd(0, planes, stride);
+  _tile_loadd(1, planes + rounded_block, stride);
+  _tile_loadd(2, weights, 64);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_dpbssd(3, 0, 2);
+  _tile_dpbssd(4, 1, 2);
+  _tile_stored(3, out.coarse, 64);
+  _tile_stored(4, out.fine, 64);
+}
+
+/// One panel times at most sixteen tokens.
+template <bool Halves, bool Offset>
+void tile(BytePanel panel, std::size_t blocks, Tokens x, OutRows y, __mmask16 rows)
+{
+  constexpr std::size_t groups = Halves ? 2 : 1;
+  constexpr std::size_t columns = rounded_block / groups;
+  BlockSums block_sums[2];  // by turns, so that a product need not wait for the sums before it
+  __m512 sum[tile_tokens];
+#pragma GCC unroll 16
+  for (std::size_t t = 0; t < tile_tokens; ++t) {
+    sum[t] = _mm512_setzero_ps();
+  }
+  for (std::size_t b = 0; b < blocks; ++b, panel = panel.from(1)) {
+    float const* scales = x.scales + b * tile_tokens;
+#pragma GCC unroll 2
+    for (std::size_t group = 0; group < groups; ++group) {
+      BlockSums& dots = block_sums[(b + group) % 2];
+      multiply(panel.q + group * columns * panel_rows,
+               x.planes + 2 * b * rounded_block + group * columns,
+               x.stride,
+               dots);
+      __m512 const d = _mm512_loadu_ps(panel.scales + group * panel_rows);
+#pragma GCC unroll 16
+      for (std::size_t t = 0; t < tile_tokens; ++t) {
+        __m512i const coarse = _mm512_load_si512(dots.coarse + t * panel_rows);
+        __m512i const fine = _mm512_load_si512(dots.fine + t * panel_rows);
+        __m512i const dot = _mm512_add_epi32(_mm512_maskz_slli_epi32(0xffff, coarse, 8), fine);
+        __m512 const scale = _mm512_mul_ps(d, _mm512_set1_ps(scales[t]));
+        sum[t] = _mm512_fmadd_ps(_mm512_maskz_cvtepi32_ps(0xffff, dot), scale, sum[t]);
+      }
+    }
+    if constexpr (Offset) {
+      __m512 const m = _mm512_loadu_ps(panel.scales + 2 * panel_rows);
+      float const* sums = x.sums + b * tile_tokens;
+#pragma GCC unroll 16
+      for (std::size_t t = 0; t < tile_tokens; ++t) {
+        sum[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(sums[t]), sum[t]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (std::size_t t = 0; t < tile_tokens; ++t) {
+    if (t < x.many) {
+      _mm512_mask_storeu_ps(y.at + t * y.stride, rows, sum[t]);
+    }
+  }
+}
+
+/// out[block][token] = from[token][block] for `many` tokens, zeros for those that are missing.
+void turn_scales(float const* from, std::size_t many, std::size_t blocks, float* out)
+{
+  for (std::size_t b = 0; b < blocks; ++b) {
+    for (std::size_t t = 0; t < tile_tokens; ++t) {
+      out[b * tile_tokens + t] = t < many ? from[t * blocks + b] : 0.0f;
+    }
+  }
+}
+
+/// At most `strip_rows` rows times `n` activation rows.
+template <class Format>
+void strip_times_many(EncodedRows w, RoundedView x, std::size_t n, OutRows y)
+{
+  static thread_local std::vector<std::int8_t> q;
+  static thread_local std::vector<float> scales;
+  static thread_local std::vector<float> turned;
+  std::size_t const blocks = x.blocks();
+  std::size_t const panels = (w.rows + panel_rows - 1) / panel_rows;
+  q.resize(panels * blocks * panel_block_values);
+  scales.resize(panels * blocks * panel_block_scales);
+  turned.resize(2 * blocks * tile_tokens);
+  BytePanel const all{q.data(), scales.data()};
+  for (std::size_t r = 0; r < w.rows; r += panel_rows) {
+    EncodedRows const part{
+      w.type, w.at + r * row_bytes(w.type, w.cols), std::min(panel_rows, w.rows - r), w.cols};
+    avx2::fill_panel<Format>(part, 0, blocks, all.from(r / panel_rows * blocks));
+  }
+  std::size_t shaped = 0;
+  for (std::size_t t = 0; t < n; t += tile_tokens) {
+    RoundedView const from = x.from(t);
+    std::size_t const many = std::min(tile_tokens, n - t);
+    float* const sums = turned.data() + blocks * tile_tokens;
+    turn_scales(from.scales, many, blocks, turned.data());
+    turn_scales(from.sums, many, blocks, sums);
+    if (many != shaped) {
+      set_shapes(many, Format::halves ? 16 : 32);
+      shaped = many;
+    }
+    Tokens const tokens{from.planes, 2 * x.cols, many, turned.data(), sums};
+    for (std::size_t r = 0; r < w.rows; r += panel_rows) {
+      std::size_t const rows = std::min(panel_rows, w.rows - r);
+      tile<Format::halves, Format::offset>(all.from(r / panel_rows * blocks),
+                                           blocks,
+                                           tokens,
+                                           {y.at + t * y.stride + r, y.stride},
+                                           static_cast<__mmask16>((1U << rows) - 1));
+    }
+  }
+  _tile_release();
+}
+
+}  // namespace
+
+void rounded_times_many(EncodedRows w, RoundedView x, std::size_t n, OutRows y)
+{
+  std::size_t const stride = row_bytes(w.type, w.cols);
+  avx2::with_format(w.type, [&]<class Format>(Format) {
+    for (std::size_t r = 0; r < w.rows; r += strip_rows) {
+      std::size_t const rows = std::min(strip_rows, w.rows - r);
+      strip_times_many<Format>(
+        {w.type, w.at + r * stride, rows, w.cols}, x, n, {y.at + r, y.stride});
+    }
+  });
+}
+
+}  // namespace llama::amx
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#endif
