@@ -76,8 +76,8 @@ void round(float const* x, std::size_t cols, RoundedRow out)
       out.planes[(2 * b + 1) * rounded_block + i] = low;
       sum += q;
     }
-    out.scales[b] = tiny ? 0.0f : most * (1.0f / largest_rounded);
-    out.sums[b] = out.scales[b] * static_cast<float>(sum);
+    out.scales[b * out.step] = tiny ? 0.0f : most * (1.0f / largest_rounded);
+    out.sums[b * out.step] = out.scales[b * out.step] * static_cast<float>(sum);
   }
 }
 
@@ -89,9 +89,9 @@ void add_block(Block const& w, RoundedView x, std::size_t b, float& sum)
   for (std::size_t i = 0; i < rounded_block; ++i) {
     dots[i / 16] += w.q[i] * q[i];
   }
-  sum += static_cast<float>(dots[0]) * (w.scales.d[0] * x.scales[b]);
-  sum += static_cast<float>(dots[1]) * (w.scales.d[1] * x.scales[b]);
-  sum += w.scales.m * x.sums[b];
+  sum += static_cast<float>(dots[0]) * (w.scales.d[0] * x.scales[b * x.step]);
+  sum += static_cast<float>(dots[1]) * (w.scales.d[1] * x.scales[b * x.step]);
+  sum += w.scales.m * x.sums[b * x.step];
 }
 
 void rounded_times_many(EncodedRows w, RoundedView x, std::size_t n, OutRows y)

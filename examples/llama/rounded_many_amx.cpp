@@ -61,15 +61,6 @@ inline void set_shapes(std::size_t tokens, std::size_t columns)
   _tile_loadconfig(&shapes);
 }
 
-/// At most sixteen tokens: where their planes are, and their scales turned so that a block's lie together.
-struct Tokens {
-  std::int8_t const* planes;
-  std::size_t stride;
-  std::size_t many;
-  float const* scales;  // (blocks, 16); zeros for missing tokens
-  float const* sums;    // as scales
-};
-
 /// The sums of one block: 256 coarse + fine.
 struct alignas(64) BlockSums {
   std::int32_t coarse[tile_tokens * panel_rows];
@@ -92,62 +83,63 @@ inline void multiply(std::int8_t const* weights,
   _tile_stored(4, out.fine, 64);
 }
 
-/// One panel times at most sixteen tokens.
+/// One panel times `many` tokens, at most sixteen. Scales of all sixteen are read.
 template <bool Halves, bool Offset>
-void tile(BytePanel panel, std::size_t blocks, Tokens x, OutRows y, __mmask16 rows)
+void tile(BytePanel panel, RoundedView x, std::size_t many, OutRows y, __mmask16 rows)
 {
   constexpr std::size_t groups = Halves ? 2 : 1;
   constexpr std::size_t columns = rounded_block / groups;
-  BlockSums block_sums[2];  // by turns, so that a product need not wait for the sums before it
+  BlockSums dots[2];
+  auto const start = [&](std::size_t step) {
+    std::size_t const group = step % groups;
+    multiply(panel.q + step * columns * panel_rows,
+             x.planes + 2 * (step / groups) * rounded_block + group * columns,
+             2 * x.cols,
+             dots[step % 2]);
+  };
   __m512 sum[tile_tokens];
 #pragma GCC unroll 16
   for (std::size_t t = 0; t < tile_tokens; ++t) {
     sum[t] = _mm512_setzero_ps();
   }
-  for (std::size_t b = 0; b < blocks; ++b, panel = panel.from(1)) {
-    float const* scales = x.scales + b * tile_tokens;
-#pragma GCC unroll 2
-    for (std::size_t group = 0; group < groups; ++group) {
-      BlockSums& dots = block_sums[(b + group) % 2];
-      multiply(panel.q + group * columns * panel_rows,
-               x.planes + 2 * b * rounded_block + group * columns,
-               x.stride,
-               dots);
-      __m512 const d = _mm512_loadu_ps(panel.scales + group * panel_rows);
+  std::size_t const steps = groups * x.blocks();
+  start(0);
+  for (std::size_t step = 0; step < steps; ++step) {
+    // One step ahead: sums leave the tile registers through memory, which takes as long as adding up does.
+    start(std::min(step + 1, steps - 1));
+    std::size_t const b = step / groups;
+    float const* const scales = panel.scales + b * panel_block_scales;
+    __m512 const d = _mm512_loadu_ps(scales + step % groups * panel_rows);
+    __m512 const m = _mm512_loadu_ps(scales + 2 * panel_rows);
+    BlockSums const& from = dots[step % 2];
 #pragma GCC unroll 16
-      for (std::size_t t = 0; t < tile_tokens; ++t) {
-        __m512i const coarse = _mm512_load_si512(dots.coarse + t * panel_rows);
-        __m512i const fine = _mm512_load_si512(dots.fine + t * panel_rows);
-        __m512i const dot = _mm512_add_epi32(_mm512_maskz_slli_epi32(0xffff, coarse, 8), fine);
-        __m512 const scale = _mm512_mul_ps(d, _mm512_set1_ps(scales[t]));
-        sum[t] = _mm512_fmadd_ps(_mm512_maskz_cvtepi32_ps(0xffff, dot), scale, sum[t]);
-      }
-    }
-    if constexpr (Offset) {
-      __m512 const m = _mm512_loadu_ps(panel.scales + 2 * panel_rows);
-      float const* sums = x.sums + b * tile_tokens;
-#pragma GCC unroll 16
-      for (std::size_t t = 0; t < tile_tokens; ++t) {
-        sum[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(sums[t]), sum[t]);
+    for (std::size_t t = 0; t < tile_tokens; ++t) {
+      __m512i const coarse = _mm512_load_si512(from.coarse + t * panel_rows);
+      __m512i const fine = _mm512_load_si512(from.fine + t * panel_rows);
+      __m512i const dot = _mm512_add_epi32(_mm512_maskz_slli_epi32(0xffff, coarse, 8), fine);
+      __m512 const scale = _mm512_mul_ps(d, _mm512_set1_ps(x.scales[b * x.step + t]));
+      sum[t] = _mm512_fmadd_ps(_mm512_maskz_cvtepi32_ps(0xffff, dot), scale, sum[t]);
+      if constexpr (Offset) {
+        sum[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(x.sums[b * x.step + t]), sum[t]);
       }
     }
   }
 #pragma GCC unroll 16
   for (std::size_t t = 0; t < tile_tokens; ++t) {
-    if (t < x.many) {
+    if (t < many) {
       _mm512_mask_storeu_ps(y.at + t * y.stride, rows, sum[t]);
     }
   }
 }
 
-/// out[block][token] = from[token][block] for `many` tokens, zeros for those that are missing.
-void turn_scales(float const* from, std::size_t many, std::size_t blocks, float* out)
+/// The scales of `many` tokens with room for sixteen.
+float const* with_room(float const* from, std::size_t many, RoundedView x, std::vector<float>& out)
 {
-  for (std::size_t b = 0; b < blocks; ++b) {
-    for (std::size_t t = 0; t < tile_tokens; ++t) {
-      out[b * tile_tokens + t] = t < many ? from[t * blocks + b] : 0.0f;
-    }
+  out.resize(x.blocks() * tile_tokens);
+  for (std::size_t b = 0; b < x.blocks(); ++b) {
+    std::copy_n(from + b * x.step, many, &out[b * tile_tokens]);
   }
+  return out.data();
 }
 
 /// At most `strip_rows` rows times `n` activation rows.
@@ -156,35 +148,34 @@ void strip_times_many(EncodedRows w, RoundedView x, std::size_t n, OutRows y)
 {
   static thread_local std::vector<std::int8_t> q;
   static thread_local std::vector<float> scales;
-  static thread_local std::vector<float> turned;
+  static thread_local std::vector<float> last_scales;
+  static thread_local std::vector<float> last_sums;
   std::size_t const blocks = x.blocks();
   std::size_t const panels = (w.rows + panel_rows - 1) / panel_rows;
   q.resize(panels * blocks * panel_block_values);
   scales.resize(panels * blocks * panel_block_scales);
-  turned.resize(2 * blocks * tile_tokens);
   BytePanel const all{q.data(), scales.data()};
   for (std::size_t r = 0; r < w.rows; r += panel_rows) {
     EncodedRows const part{
       w.type, w.at + r * row_bytes(w.type, w.cols), std::min(panel_rows, w.rows - r), w.cols};
     avx2::fill_panel<Format>(part, 0, blocks, all.from(r / panel_rows * blocks));
   }
-  std::size_t shaped = 0;
   for (std::size_t t = 0; t < n; t += tile_tokens) {
-    RoundedView const from = x.from(t);
+    RoundedView tokens = x.from(t);
     std::size_t const many = std::min(tile_tokens, n - t);
-    float* const sums = turned.data() + blocks * tile_tokens;
-    turn_scales(from.scales, many, blocks, turned.data());
-    turn_scales(from.sums, many, blocks, sums);
-    if (many != shaped) {
-      set_shapes(many, Format::halves ? 16 : 32);
-      shaped = many;
+    if (many < tile_tokens) {
+      tokens.scales = with_room(tokens.scales, many, x, last_scales);
+      tokens.sums = with_room(tokens.sums, many, x, last_sums);
+      tokens.step = tile_tokens;
     }
-    Tokens const tokens{from.planes, 2 * x.cols, many, turned.data(), sums};
+    if (t == 0 || many < tile_tokens) {
+      set_shapes(many, Format::halves ? 16 : 32);
+    }
     for (std::size_t r = 0; r < w.rows; r += panel_rows) {
       std::size_t const rows = std::min(panel_rows, w.rows - r);
       tile<Format::halves, Format::offset>(all.from(r / panel_rows * blocks),
-                                           blocks,
                                            tokens,
+                                           many,
                                            {y.at + t * y.stride + r, y.stride},
                                            static_cast<__mmask16>((1U << rows) - 1));
     }

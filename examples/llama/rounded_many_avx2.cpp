@@ -70,11 +70,11 @@ inline void tile_block(Panel<std::int16_t> panel, RoundedView x, std::size_t b, 
 #pragma GCC unroll 4
       for (std::size_t t = 0; t < Tokens; ++t) {
         float* const at = sums + t * panel_rows + half * wide;
-        __m256 const x_scale = _mm256_broadcast_ss(x.scales + t * x.blocks() + b);
+        __m256 const x_scale = _mm256_broadcast_ss(x.scales + b * x.step + t);
         __m256 sum = _mm256_fmadd_ps(
           _mm256_cvtepi32_ps(dot[t][half]), _mm256_mul_ps(d, x_scale), _mm256_loadu_ps(at));
         if constexpr (Format::offset) {
-          sum = _mm256_fmadd_ps(m, _mm256_broadcast_ss(x.sums + t * x.blocks() + b), sum);
+          sum = _mm256_fmadd_ps(m, _mm256_broadcast_ss(x.sums + b * x.step + t), sum);
         }
         _mm256_storeu_ps(at, sum);
       }

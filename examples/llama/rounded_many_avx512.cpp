@@ -86,7 +86,7 @@ void tile(Panel<std::int16_t> panel,
       __m512 const d = _mm512_loadu_ps(scales + group * panel_rows);
 #pragma GCC unroll 12
       for (std::size_t t = 0; t < Tokens; ++t) {
-        __m512 const scale = _mm512_mul_ps(d, _mm512_set1_ps(x.scales[t * x.blocks() + b]));
+        __m512 const scale = _mm512_mul_ps(d, _mm512_set1_ps(x.scales[b * x.step + t]));
         sum[t] = _mm512_fmadd_ps(floats_of(dot[t]), scale, sum[t]);
       }
     }
@@ -94,7 +94,7 @@ void tile(Panel<std::int16_t> panel,
       __m512 const m = _mm512_loadu_ps(scales + 2 * panel_rows);
 #pragma GCC unroll 12
       for (std::size_t t = 0; t < Tokens; ++t) {
-        sum[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(x.sums[t * x.blocks() + b]), sum[t]);
+        sum[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(x.sums[b * x.step + t]), sum[t]);
       }
     }
   }

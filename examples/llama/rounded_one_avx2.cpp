@@ -157,7 +157,7 @@ inline __m256 eight_rows(std::byte const* w, std::size_t stride, RoundedView x)
       }
       next += ahead;
       Scales const scales = Format::scales(w, stride, part);
-      __m256 const x_scale = _mm256_broadcast_ss(x.scales + b);
+      __m256 const x_scale = _mm256_broadcast_ss(x.scales + b * x.step);
       Dots const dots = eight_dots<Format>(w, stride, part, x, b);
       sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots.low), _mm256_mul_ps(scales.d[0], x_scale), sum);
       if constexpr (Format::halves) {
@@ -165,7 +165,7 @@ inline __m256 eight_rows(std::byte const* w, std::size_t stride, RoundedView x)
           _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots.high), _mm256_mul_ps(scales.d[1], x_scale), sum);
       }
       if constexpr (Format::offset) {
-        sum = _mm256_fmadd_ps(scales.m, _mm256_broadcast_ss(x.sums + b), sum);
+        sum = _mm256_fmadd_ps(scales.m, _mm256_broadcast_ss(x.sums + b * x.step), sum);
       }
     }
   }
@@ -221,8 +221,8 @@ void round(float const* x, std::size_t cols, RoundedRow out)
     _mm256_storeu_si256(planes + 1, pack_bytes(low_byte(low), low_byte(high)));
     __m256i const sum =
       _mm256_add_epi32(_mm256_add_epi32(q[0], q[1]), _mm256_add_epi32(q[2], q[3]));
-    out.scales[b] = tiny ? 0.0f : scale * (1.0f / largest_rounded);
-    out.sums[b] = out.scales[b] * static_cast<float>(total(sum));
+    out.scales[b * out.step] = tiny ? 0.0f : scale * (1.0f / largest_rounded);
+    out.sums[b * out.step] = out.scales[b * out.step] * static_cast<float>(total(sum));
   }
 }
 

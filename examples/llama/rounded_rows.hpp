@@ -28,26 +28,25 @@ inline constexpr float smallest_rounded = 1e-30f;
 struct RoundedRow {
   std::int16_t* q;      // (cols)
   std::int8_t* planes;  // (cols / 32, {high, low}, 32)
-  float* scales;        // (cols / 32)
-  float* sums;  // (cols / 32) of scale * q over a block: what an offset of the weights multiplies
+  float* scales;        // (cols / 32, step) of which the first column is this row's
+  float* sums;       // the same of scale * q over a block: what an offset of the weights multiplies
+  std::size_t step;  // how many rows there are
 };
 
-/// Rows to read, contiguous. **Shape** q (n, cols); planes (n, cols / 32, 2, 32); scales and sums (n, cols / 32)
+/// Rows to read. **Shape** q (n, cols); planes (n, cols / 32, 2, 32); scales and sums (cols / 32, step), so that those of
+/// many rows that meet one block of weights lie together
 struct RoundedView {
   std::int16_t const* q;
   std::int8_t const* planes;
   float const* scales;
   float const* sums;
   std::size_t cols;
+  std::size_t step;
 
   [[nodiscard]] std::size_t blocks() const { return cols / rounded_block; }
   [[nodiscard]] RoundedView from(std::size_t row) const
   {
-    return {q + row * cols,
-            planes + row * 2 * cols,
-            scales + row * blocks(),
-            sums + row * blocks(),
-            cols};
+    return {q + row * cols, planes + row * 2 * cols, scales + row, sums + row, cols, step};
   }
 };
 
@@ -61,7 +60,7 @@ class RoundedRows {
   [[nodiscard]] std::size_t size() const { return n_; }
   [[nodiscard]] RoundedView view() const
   {
-    return {q_.data(), planes_.data(), scales_.data(), sums_.data(), cols_};
+    return {q_.data(), planes_.data(), scales_.data(), sums_.data(), cols_, n_};
   }
 
  private:

@@ -26,17 +26,18 @@ struct Rounded {
         planes(2 * x.size()),
         scales(x.size() / 32),
         sums(x.size() / 32),
-        cols(x.size() / n)
+        cols(x.size() / n),
+        many(n)
   {
     for (std::size_t t = 0; t < n; ++t) {
       std::size_t const at = t * cols;
-      kernels.round(&x[at], cols, {&q[at], &planes[2 * at], &scales[at / 32], &sums[at / 32]});
+      kernels.round(&x[at], cols, {&q[at], &planes[2 * at], &scales[t], &sums[t], n});
     }
   }
 
   [[nodiscard]] llama::RoundedView view() const
   {
-    return {q.data(), planes.data(), scales.data(), sums.data(), cols};
+    return {q.data(), planes.data(), scales.data(), sums.data(), cols, many};
   }
 
   std::vector<std::int16_t> q;
@@ -44,6 +45,7 @@ struct Rounded {
   std::vector<float> scales;
   std::vector<float> sums;
   std::size_t cols;
+  std::size_t many;
 };
 
 /// How far a product may be off because activations are rounded: half a scale times the weights' sizes.
@@ -51,7 +53,7 @@ double bound(double const* w, Rounded const& x, std::size_t row)
 {
   double sum = 0;
   for (std::size_t i = 0; i < x.cols; ++i) {
-    sum += std::fabs(w[i]) * static_cast<double>(x.scales[(row * x.cols + i) / 32]) / 2;
+    sum += std::fabs(w[i]) * static_cast<double>(x.scales[i / 32 * x.many + row]) / 2;
   }
   return sum;
 }
