@@ -67,6 +67,20 @@ inline void turn(__m256i const (&row)[wide], Value* out)
   }
 }
 
+/// 32 whole numbers as bytes, in order.
+template <class Format>
+inline __m256i bytes_of(std::byte const* from, std::size_t part)
+{
+  if constexpr (requires { Format::pairs; }) {
+    __m256i const twice = _mm256_broadcastsi128_si256(bytes_at(from + Format::pairs));
+    __m256i const shift = _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4);
+    return _mm256_and_si256(_mm256_srlv_epi32(twice, shift), _mm256_set1_epi8(15));
+  } else {
+    Words const q = Format::words(from, part);
+    return pack_bytes(q.low, q.high);
+  }
+}
+
 /// Lays out blocks [first, first + blocks) of eight rows; `half` 0 or 1 says which eight of the panel.
 template <class Format, class Value>
 inline void fill_half(std::byte const* w,
@@ -87,10 +101,10 @@ inline void fill_half(std::byte const* w,
     __m256i high[wide];
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < wide; ++r) {
-      Words const q = Format::words(from + r * stride, part);
       if constexpr (std::is_same_v<Value, std::int8_t>) {
-        low[r] = pack_bytes(q.low, q.high);
+        low[r] = bytes_of<Format>(from + r * stride, part);
       } else {
+        Words const q = Format::words(from + r * stride, part);
         low[r] = q.low;
         high[r] = q.high;
       }

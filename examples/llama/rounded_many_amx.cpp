@@ -6,7 +6,8 @@
 /// of bytes (rounded_rows.hpp), so a block takes two products, and 256 high + low is the exact sum that every other
 /// kernel has. Scales then apply in AVX-512, in the order of rounded_one_avx2.cpp, so the bits are the same.
 ///
-/// Tokens are the outer loop: their planes stay in the first-level cache while all panels of a strip pass.
+/// Tokens are the outer loop: their planes stay in the first-level cache while all panels of a strip pass. Fewer than
+/// sixteen tokens are AVX-512's.
 
 #include "ops_avx512.hpp"
 
@@ -35,8 +36,7 @@ using avx2::panel_block_values;
 using avx2::panel_rows;
 using BytePanel = Panel<std::int8_t>;
 
-constexpr std::size_t strip_rows =
-  128;  // whose panels, some 150 KiB, stay in the second-level cache
+constexpr std::size_t strip_rows = 128;  // whose panels stay in the second-level cache
 constexpr std::size_t tile_tokens = 16;
 
 /// What the processor must know of its tile registers: 0 and 1 take activations, 2 weights, 3 and 4 sums.
@@ -48,12 +48,12 @@ struct alignas(64) Shapes {
   std::uint8_t rows[16] = {};
 };
 
-/// For `tokens` rows of activations times `columns` of them.
-inline void set_shapes(std::size_t tokens, std::size_t columns)
+/// For sixteen rows of activations, `columns` of them at a time.
+inline void set_shapes(std::size_t columns)
 {
   Shapes shapes;
   for (std::size_t tile = 0; tile < 5; ++tile) {
-    shapes.rows[tile] = static_cast<std::uint8_t>(tile == 2 ? columns / 4 : tokens);
+    shapes.rows[tile] = static_cast<std::uint8_t>(tile == 2 ? columns / 4 : tile_tokens);
     shapes.row_bytes[tile] = static_cast<std::uint16_t>(tile < 2 ? columns : 64);
   }
   // g++ does not know that tile instructions read memory: without this it need not have written shapes and panels.
@@ -83,9 +83,10 @@ inline void multiply(std::int8_t const* weights,
   _tile_stored(4, out.fine, 64);
 }
 
-/// One panel times `many` tokens, at most sixteen. Scales of all sixteen are read.
+/// One panel times sixteen tokens. x is no copy: to copy it between tiles, the processor waits until the stores of a tile
+/// are done.
 template <bool Halves, bool Offset>
-void tile(BytePanel panel, RoundedView x, std::size_t many, OutRows y, __mmask16 rows)
+void tile(BytePanel panel, RoundedView const& x, OutRows y, __mmask16 rows)
 {
   constexpr std::size_t groups = Halves ? 2 : 1;
   constexpr std::size_t columns = rounded_block / groups;
@@ -106,7 +107,9 @@ void tile(BytePanel panel, RoundedView x, std::size_t many, OutRows y, __mmask16
   start(0);
   for (std::size_t step = 0; step < steps; ++step) {
     // One step ahead: sums leave the tile registers through memory, which takes as long as adding up does.
-    start(std::min(step + 1, steps - 1));
+    if (step + 1 < steps) {
+      start(step + 1);
+    }
     std::size_t const b = step / groups;
     float const* const scales = panel.scales + b * panel_block_scales;
     __m512 const d = _mm512_loadu_ps(scales + step % groups * panel_rows);
@@ -126,30 +129,16 @@ void tile(BytePanel panel, RoundedView x, std::size_t many, OutRows y, __mmask16
   }
 #pragma GCC unroll 16
   for (std::size_t t = 0; t < tile_tokens; ++t) {
-    if (t < many) {
-      _mm512_mask_storeu_ps(y.at + t * y.stride, rows, sum[t]);
-    }
+    _mm512_mask_storeu_ps(y.at + t * y.stride, rows, sum[t]);
   }
 }
 
-/// The scales of `many` tokens with room for sixteen.
-float const* with_room(float const* from, std::size_t many, RoundedView x, std::vector<float>& out)
-{
-  out.resize(x.blocks() * tile_tokens);
-  for (std::size_t b = 0; b < x.blocks(); ++b) {
-    std::copy_n(from + b * x.step, many, &out[b * tile_tokens]);
-  }
-  return out.data();
-}
-
-/// At most `strip_rows` rows times `n` activation rows.
+/// At most `strip_rows` rows times `n` activation rows, a multiple of sixteen.
 template <class Format>
 void strip_times_many(EncodedRows w, RoundedView x, std::size_t n, OutRows y)
 {
   static thread_local std::vector<std::int8_t> q;
   static thread_local std::vector<float> scales;
-  static thread_local std::vector<float> last_scales;
-  static thread_local std::vector<float> last_sums;
   std::size_t const blocks = x.blocks();
   std::size_t const panels = (w.rows + panel_rows - 1) / panel_rows;
   q.resize(panels * blocks * panel_block_values);
@@ -160,22 +149,13 @@ void strip_times_many(EncodedRows w, RoundedView x, std::size_t n, OutRows y)
       w.type, w.at + r * row_bytes(w.type, w.cols), std::min(panel_rows, w.rows - r), w.cols};
     avx2::fill_panel<Format>(part, 0, blocks, all.from(r / panel_rows * blocks));
   }
+  set_shapes(Format::halves ? 16 : 32);
   for (std::size_t t = 0; t < n; t += tile_tokens) {
-    RoundedView tokens = x.from(t);
-    std::size_t const many = std::min(tile_tokens, n - t);
-    if (many < tile_tokens) {
-      tokens.scales = with_room(tokens.scales, many, x, last_scales);
-      tokens.sums = with_room(tokens.sums, many, x, last_sums);
-      tokens.step = tile_tokens;
-    }
-    if (t == 0 || many < tile_tokens) {
-      set_shapes(many, Format::halves ? 16 : 32);
-    }
+    RoundedView const tokens = x.from(t);
     for (std::size_t r = 0; r < w.rows; r += panel_rows) {
       std::size_t const rows = std::min(panel_rows, w.rows - r);
       tile<Format::halves, Format::offset>(all.from(r / panel_rows * blocks),
                                            tokens,
-                                           many,
                                            {y.at + t * y.stride + r, y.stride},
                                            static_cast<__mmask16>((1U << rows) - 1));
     }
@@ -188,13 +168,20 @@ void strip_times_many(EncodedRows w, RoundedView x, std::size_t n, OutRows y)
 void rounded_times_many(EncodedRows w, RoundedView x, std::size_t n, OutRows y)
 {
   std::size_t const stride = row_bytes(w.type, w.cols);
-  avx2::with_format(w.type, [&]<class Format>(Format) {
-    for (std::size_t r = 0; r < w.rows; r += strip_rows) {
-      std::size_t const rows = std::min(strip_rows, w.rows - r);
-      strip_times_many<Format>(
-        {w.type, w.at + r * stride, rows, w.cols}, x, n, {y.at + r, y.stride});
-    }
-  });
+  std::size_t const rest = n % tile_tokens;
+  std::size_t const whole = n - rest;
+  if (whole != 0) {
+    avx2::with_format(w.type, [&]<class Format>(Format) {
+      for (std::size_t r = 0; r < w.rows; r += strip_rows) {
+        std::size_t const rows = std::min(strip_rows, w.rows - r);
+        strip_times_many<Format>(
+          {w.type, w.at + r * stride, rows, w.cols}, x, whole, {y.at + r, y.stride});
+      }
+    });
+  }
+  if (rest != 0) {
+    avx512::rounded_times_many(w, x.from(whole), rest, {y.at + whole * y.stride, y.stride});
+  }
 }
 
 }  // namespace llama::amx

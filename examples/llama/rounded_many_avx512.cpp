@@ -53,7 +53,7 @@ template <bool Halves, bool Offset, std::size_t Tokens>
 void tile(Panel<std::int16_t> panel,
           std::size_t first,
           std::size_t blocks,
-          RoundedView x,
+          RoundedView const& x,
           OutRows y,
           __mmask16 rows)
 {
