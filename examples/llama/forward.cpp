@@ -24,7 +24,7 @@ Forward::Forward(Model const& model, Threads& threads, Arithmetic arithmetic)
 void Forward::norm_rows(std::size_t n, float const* gain)
 {
   std::size_t const width = size_of(model_->config.width);
-  threads_->run(n, [&](std::size_t t) {
+  threads_->run_short(n, [&](std::size_t t) {
     rms_norm(&x_[t * width], gain, width, model_->config.rms_eps, &normed_[t * width]);
   });
 }
@@ -32,7 +32,7 @@ void Forward::norm_rows(std::size_t n, float const* gain)
 void Forward::add_rows(std::size_t n)
 {
   std::size_t const width = size_of(model_->config.width);
-  threads_->run(n, [&](std::size_t t) { add(&x_[t * width], &change_[t * width], width); });
+  threads_->run_short(n, [&](std::size_t t) { add(&x_[t * width], &change_[t * width], width); });
 }
 
 /// **Shape** x (n, columns of the weights)
@@ -82,7 +82,7 @@ std::span<float const> Forward::run(std::span<std::int32_t const> tokens,
                            {&layer.k, k_.data(), kv_width},
                            {&layer.v, v_.data(), kv_width}};
     products(qkv, normed_.data(), n);
-    threads_->run(n, [&](std::size_t t) {
+    threads_->run_short(n, [&](std::size_t t) {
       for (std::size_t at = 0; at < q_width; at += dim) {
         rope_.rotate(&q_[t * q_width + at], t);
       }
@@ -99,7 +99,7 @@ std::span<float const> Forward::run(std::span<std::int32_t const> tokens,
     norm_rows(n, layer.ffn_norm);
     Product const gate_up[] = {{&layer.gate, gate_.data(), ffn}, {&layer.up, up_.data(), ffn}};
     products(gate_up, normed_.data(), n);
-    threads_->run(n, [&](std::size_t t) { swiglu(&gate_[t * ffn], &up_[t * ffn], ffn); });
+    threads_->run_short(n, [&](std::size_t t) { swiglu(&gate_[t * ffn], &up_[t * ffn], ffn); });
     Product const down{&layer.down, change_.data(), width};
     products({&down, 1}, gate_.data(), n);
     add_rows(n);

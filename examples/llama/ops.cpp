@@ -102,15 +102,7 @@ void decode_row(Weights const& w, std::size_t row, float* out)
 
 void rms_norm(float const* x, float const* gain, std::size_t width, float epsilon, float* out)
 {
-  double sum[4] = {};
-  for (std::size_t i = 0; i < width; ++i) {
-    sum[i % 4] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  }
-  double const mean = ((sum[0] + sum[1]) + (sum[2] + sum[3])) / static_cast<double>(width);
-  auto const scale = static_cast<float>(1.0 / std::sqrt(mean + static_cast<double>(epsilon)));
-  for (std::size_t i = 0; i < width; ++i) {
-    out[i] = x[i] * scale * gain[i];
-  }
+  kernels().rms_norm(x, gain, width, epsilon, out);
 }
 
 void swiglu(float* gate, float const* up, std::size_t width)
@@ -120,9 +112,7 @@ void swiglu(float* gate, float const* up, std::size_t width)
 
 void add(float* x, float const* y, std::size_t width)
 {
-  for (std::size_t i = 0; i < width; ++i) {
-    x[i] += y[i];
-  }
+  kernels().add(x, y, width);
 }
 
 Rope::Rope(std::size_t dims, double base) : dims_(dims), frequencies_(dims / 2)

@@ -7,6 +7,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "avx2_blocks.hpp"
 
@@ -224,6 +225,43 @@ void times(FloatRows w, std::size_t rows, std::size_t cols, FloatRows x, std::si
   }
 }
 
+/// The four sums of the portable loop are the four places of a register, and a product of two floats is exact in double:
+/// the same bits.
+void rms_norm(float const* x, float const* gain, std::size_t width, float epsilon, float* out)
+{
+  __m256d squares = _mm256_setzero_pd();
+  std::size_t i = 0;
+  for (; i + 4 <= width; i += 4) {
+    __m256d const four = _mm256_cvtps_pd(_mm_loadu_ps(x + i));
+    squares = _mm256_fmadd_pd(four, four, squares);
+  }
+  alignas(32) double sum[4];
+  _mm256_store_pd(sum, squares);
+  for (; i < width; ++i) {
+    sum[i % 4] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  }
+  double const mean = ((sum[0] + sum[1]) + (sum[2] + sum[3])) / static_cast<double>(width);
+  auto const scale = static_cast<float>(1.0 / std::sqrt(mean + static_cast<double>(epsilon)));
+  for (i = 0; i + 8 <= width; i += 8) {
+    __m256 const scaled = _mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(scale));
+    _mm256_storeu_ps(out + i, _mm256_mul_ps(scaled, _mm256_loadu_ps(gain + i)));
+  }
+  for (; i < width; ++i) {
+    out[i] = x[i] * scale * gain[i];
+  }
+}
+
+void add(float* x, float const* y, std::size_t width)
+{
+  std::size_t i = 0;
+  for (; i + 8 <= width; i += 8) {
+    _mm256_storeu_ps(x + i, _mm256_add_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(y + i)));
+  }
+  for (; i < width; ++i) {
+    x[i] += y[i];
+  }
+}
+
 void swiglu(float* gate, float const* up, std::size_t width)
 {
   std::size_t i = 0;
@@ -269,6 +307,8 @@ Kernels const* avx2_kernels()
                                  avx2::round,
                                  avx2::rounded_times_one,
                                  avx2::rounded_times_many,
+                                 avx2::rms_norm,
+                                 avx2::add,
                                  avx2::swiglu};
   static bool const usable = machine_has_avx2();
   return usable ? &table : nullptr;

@@ -12,6 +12,8 @@ void times(FloatRows w, std::size_t rows, std::size_t cols, FloatRows x, std::si
 void round(float const* x, std::size_t cols, RoundedRow out);
 void rounded_times_one(EncodedRows w, RoundedView x, float* y);
 void rounded_times_many(EncodedRows w, RoundedView x, std::size_t n, OutRows y);
+void rms_norm(float const* x, float const* gain, std::size_t width, float epsilon, float* out);
+void add(float* x, float const* y, std::size_t width);
 void swiglu(float* gate, float const* up, std::size_t width);
 
 }  // namespace llama::avx2

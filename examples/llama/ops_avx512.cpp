@@ -64,6 +64,8 @@ Kernels const* avx512_kernels()
                                  avx2::round,
                                  avx2::rounded_times_one,
                                  avx512::rounded_times_many,
+                                 avx2::rms_norm,
+                                 avx2::add,
                                  avx2::swiglu};
   static bool const usable = machine_has_vnni();
   return usable ? &table : nullptr;
@@ -77,6 +79,8 @@ Kernels const* amx_kernels()
                                  avx2::round,
                                  avx2::rounded_times_one,
                                  amx::rounded_times_many,
+                                 avx2::rms_norm,
+                                 avx2::add,
                                  avx2::swiglu};
   static bool const usable = machine_has_amx();
   return usable ? &table : nullptr;

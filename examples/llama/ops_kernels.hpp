@@ -57,6 +57,12 @@ struct Kernels {
   /// y[t][r] = w[r] . x[t] for `n` rounded rows, with the same bits. **Pre** a type with blocks.
   void (*rounded_times_many)(EncodedRows w, RoundedView x, std::size_t n, OutRows y);
 
+  /// See ops.hpp.
+  void (*rms_norm)(float const* x, float const* gain, std::size_t width, float epsilon, float* out);
+
+  /// x += y.
+  void (*add)(float* x, float const* y, std::size_t width);
+
   /// gate = silu(gate) * up.
   void (*swiglu)(float* gate, float const* up, std::size_t width);
 };

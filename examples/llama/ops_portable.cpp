@@ -116,6 +116,26 @@ void rounded_times_one(EncodedRows w, RoundedView x, float* y)
   rounded_times_many(w, x, 1, {y, w.rows});
 }
 
+void rms_norm(float const* x, float const* gain, std::size_t width, float epsilon, float* out)
+{
+  double sum[4] = {};
+  for (std::size_t i = 0; i < width; ++i) {
+    sum[i % 4] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  }
+  double const mean = ((sum[0] + sum[1]) + (sum[2] + sum[3])) / static_cast<double>(width);
+  auto const scale = static_cast<float>(1.0 / std::sqrt(mean + static_cast<double>(epsilon)));
+  for (std::size_t i = 0; i < width; ++i) {
+    out[i] = x[i] * scale * gain[i];
+  }
+}
+
+void add(float* x, float const* y, std::size_t width)
+{
+  for (std::size_t i = 0; i < width; ++i) {
+    x[i] += y[i];
+  }
+}
+
 void swiglu(float* gate, float const* up, std::size_t width)
 {
   for (std::size_t i = 0; i < width; ++i) {
@@ -128,7 +148,7 @@ void swiglu(float* gate, float const* up, std::size_t width)
 Kernels const& portable_kernels()
 {
   static constexpr Kernels portable{
-    "portable", decode, times, round, rounded_times_one, rounded_times_many, swiglu};
+    "portable", decode, times, round, rounded_times_one, rounded_times_many, rms_norm, add, swiglu};
   return portable;
 }
 

@@ -45,7 +45,7 @@ class PagedAttention final : public Attention {
   void attend(int layer, float const* q, float const* k, float const* v, float* out) override
   {
     auto const kv_heads = static_cast<std::size_t>(shape_.kv_heads);
-    threads_->run(static_cast<std::size_t>(view_.num_tokens()), [&](std::size_t t) {
+    threads_->run_short(static_cast<std::size_t>(view_.num_tokens()), [&](std::size_t t) {
       for (std::size_t head = 0; head < kv_heads; ++head) {
         std::size_t const at = (t * kv_heads + head) * dim_;
         view_.append(kvcache::Solo{},

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rounded_rows.hpp"
 
-#include <algorithm>
-
 #include "ops_kernels.hpp"
 
 namespace llama {
@@ -17,12 +15,9 @@ void RoundedRows::round(
   planes_.resize(2 * n * cols);
   scales_.resize(n * blocks);
   sums_.resize(n * blocks);
-  // Rows whose scales share a cache line go to one thread.
-  threads.run((n + 15) / 16, [&](std::size_t group) {
-    for (std::size_t t = 16 * group; t < std::min(n, 16 * group + 16); ++t) {
-      RoundedRow const out{&q_[t * cols], &planes_[2 * t * cols], &scales_[t], &sums_[t], n};
-      kernels().round(x + t * x_stride, cols, out);
-    }
+  threads.run_short(n, [&](std::size_t t) {
+    RoundedRow const out{&q_[t * cols], &planes_[2 * t * cols], &scales_[t], &sums_[t], n};
+    kernels().round(x + t * x_stride, cols, out);
   });
 }
 

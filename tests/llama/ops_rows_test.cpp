@@ -27,13 +27,23 @@ TEST_CASE("ops: norm, swiglu and add agree with double precision", "[llama][ops]
     }
     double const scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + 1e-5);
     std::vector<float> out(width);
-    llama::rms_norm(x.data(), gain.data(), width, 1e-5f, out.data());
-    for (std::size_t i = 0; i < width; ++i) {
-      double const wanted = static_cast<double>(x[i]) * scale * static_cast<double>(gain[i]);
-      REQUIRE(out[i] == kvcache_test::Approx(wanted).epsilon(4e-7));
-    }
-
+    std::vector<float> portable(width);
+    llama::portable_kernels().rms_norm(x.data(), gain.data(), width, 1e-5f, portable.data());
     for (auto const* kernels : all_kernels()) {
+      INFO(kernels->name);
+      kernels->rms_norm(x.data(), gain.data(), width, 1e-5f, out.data());
+      for (std::size_t i = 0; i < width; ++i) {
+        double const wanted = static_cast<double>(x[i]) * scale * static_cast<double>(gain[i]);
+        REQUIRE(out[i] == kvcache_test::Approx(wanted).epsilon(4e-7));
+      }
+      CHECK(out == portable);
+
+      auto sum = x;
+      kernels->add(sum.data(), gain.data(), width);
+      for (std::size_t i = 0; i < width; ++i) {
+        REQUIRE(sum[i] == x[i] + gain[i]);
+      }
+
       auto gate = random_floats(width, random);
       for (float& v : gate) {
         v *= 8.0f;
@@ -49,12 +59,6 @@ TEST_CASE("ops: norm, swiglu and add agree with double precision", "[llama][ops]
                   .epsilon(1e-6)
                   .margin(1e-30));
       }
-    }
-
-    auto sum = x;
-    llama::add(sum.data(), gain.data(), width);
-    for (std::size_t i = 0; i < width; ++i) {
-      REQUIRE(sum[i] == x[i] + gain[i]);
     }
   }
 }
