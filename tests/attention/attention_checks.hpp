@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/engine_types.hpp"
 #include "support/paged_pool.hpp"
 
 namespace kvcache_test {
@@ -111,7 +112,7 @@ Attended run_plan(PagedPool<Layout>& pool,
   return result;
 }
 
-// Twelve kernels take a minute to compile, so the tests share them: instances_*.cpp.
+// Sixteen kernels take a minute to compile, so the tests share them: instances_*.cpp.
 extern template Attended run_plan(PagedPool<kvcache::PagedHeads<float>>&,
                                   kvcache::AttentionPlan const&,
                                   std::int32_t,
@@ -125,6 +126,13 @@ extern template Attended run_plan(PagedPool<kvcache::PagedHeads<kvcache::half>>&
                                   Path,
                                   std::vector<std::size_t>);
 extern template Attended run_plan(PagedPool<kvcache::PagedHeads<kvcache::bfloat16>>&,
+                                  kvcache::AttentionPlan const&,
+                                  std::int32_t,
+                                  std::vector<float> const&,
+                                  Path,
+                                  std::vector<std::size_t>);
+
+extern template Attended run_plan(PagedPool<kvcache::PagedHeads<engine::Bf16>>&,
                                   kvcache::AttentionPlan const&,
                                   std::int32_t,
                                   std::vector<float> const&,

@@ -14,8 +14,10 @@
 ///   for each block of 32 rows     s = q K     m' = max(m, s)     p = exp(s - m')     o = o exp(m - m') + p V
 ///   ranges of one query row       O = sum exp(L_i - L) O_i       L = log sum exp(L_i)        (`merge.hpp`)
 ///
-/// The query heads of a KV head go through a block together, up to four at a time, so each K and V is loaded
-/// and widened once, while the next block comes from memory. All arithmetic is in float. Rows past the end
+/// The query rows of a KV head go through a block together, up to six at a time, so each K and V is loaded and widened
+/// once for them, while the next block comes from memory. From eight rows on (AVX-512; six with AVX2, four with plain
+/// vectors), as in prefill or over a shared prefix, the block is widened and turned round once for all (`block_packed.inc`).
+/// All arithmetic is in float. Rows past the end
 /// are never touched: a row of a block is reached through its own pointer, and only rows that hold tokens
 /// have one; this is also why a page may have any number of tokens.
 ///
@@ -37,7 +39,7 @@
 /// the cuts along KV, and so the last bits, depend on the whole batch and the number of workers: outputs of the size
 /// of 1 then differ by less than 1e-6. Instruction sets differ in the last bits.
 ///
-/// Cost: decode reads each K and V once; one item uses about 80 KiB of stack. No allocation.
+/// Cost: decode reads each K and V once; one item uses about 130 KiB of stack. No allocation.
 /// Sources: what is shared, `shared_prefix.hpp`; soft cap and window, `shape.hpp`; Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
 /// "FlashAttention", 2022; "Flash-Decoding", 2023; Kwon et al., "PagedAttention", SOSP 2023.
 
@@ -61,7 +63,7 @@ namespace kvcache::inline v0_1 {
 /// **Pre** `view` shows the step that the plan was made for, its K and V are written, `item < num_items()`;
 /// `io.scratch` holds `plan.scratch_floats()` floats. **Post** the item's rows of `io.out` and `io.lse` are
 /// final, or its part of the scratch is. Padding gets zeros and -infinity.
-/// **Cost** about 80 KiB of stack. **Threads** items run beside each other on any threads.
+/// **Cost** about 130 KiB of stack. **Threads** items run beside each other on any threads.
 template <class Layout, ScoreBias Bias = NoBias>
 void attend(BatchView<Layout> const& view,
             AttentionPlan const& plan,

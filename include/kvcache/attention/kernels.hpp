@@ -14,6 +14,7 @@
 #include <kvcache/layout/extent.hpp>
 #include <kvcache/view/batch_view.hpp>
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,7 @@
 
 namespace kvcache::inline v0_1::detail::portable {
 #include <kvcache/attention/block.inc>
+#include <kvcache/attention/block_packed.inc>
 #include <kvcache/attention/kernel.inc>
 }  // namespace kvcache::inline v0_1::detail::portable
 
@@ -38,6 +40,7 @@ namespace kvcache::inline v0_1::detail::portable {
 #endif
 namespace kvcache::inline v0_1::detail::avx2 {
 #include <kvcache/attention/block.inc>
+#include <kvcache/attention/block_packed.inc>
 #include <kvcache/attention/kernel.inc>
 }  // namespace kvcache::inline v0_1::detail::avx2
 #if defined(__clang__)
@@ -52,6 +55,7 @@ namespace kvcache::inline v0_1::detail::avx2 {
 #endif
 namespace kvcache::inline v0_1::detail::avx512 {
 #include <kvcache/attention/block.inc>
+#include <kvcache/attention/block_packed.inc>
 #include <kvcache/attention/kernel.inc>
 }  // namespace kvcache::inline v0_1::detail::avx512
 #if defined(__clang__)

@@ -26,11 +26,14 @@ namespace kvcache::inline v0_1::detail::avx512 {
 
 struct Vector {
   static constexpr std::size_t width = 16;
-  static constexpr std::size_t most_together = 6;  // query rows that share a load
+  static constexpr std::size_t most_together = 6;    // query rows that share a load
+  static constexpr std::size_t packed_together = 8;  // the same, of a packed block
   using Reg = __m512;
 
   template <class T>
   static constexpr bool even_odd = std::is_same_v<T, bfloat16>;
+  template <class T>
+  static constexpr bool turns = std::is_same_v<T, float> || std::is_same_v<T, bfloat16>;
 
   [[gnu::always_inline]] static inline Reg all(float x) { return _mm512_set1_ps(x); }
   [[gnu::always_inline]] static inline Reg load(float const* p) { return _mm512_loadu_ps(p); }
@@ -38,6 +41,12 @@ struct Vector {
   {
     Reg r = load(p);    // NOLINT(misc-const-correctness): asm writes it
     asm("" : "+v"(r));  // see `avx2::Vector::load_once`
+    return r;
+  }
+  [[gnu::always_inline]] static inline Reg all_once(float const* p)
+  {
+    Reg r = all(*p);    // NOLINT(misc-const-correctness): asm writes it
+    asm("" : "+v"(r));  // as in `load_once`
     return r;
   }
   [[gnu::always_inline]] static inline void store(float* p, Reg a) { _mm512_storeu_ps(p, a); }
@@ -96,6 +105,28 @@ struct Vector {
       b = load(wide + 16);
     }
   }
+  template <class T, class Put>
+  [[gnu::always_inline]] static inline void columns(T const* const* rows,
+                                                    std::size_t at,
+                                                    Put const& put)
+  {
+    for (std::size_t i = 0; i < 16; i += 4) {
+      Reg a[4];
+      Reg b[4];
+      if constexpr (std::is_same_v<T, float>) {
+        turn(rows, at + i, a);
+        turn(rows, at + i + 16, b);
+      } else if constexpr (std::is_same_v<T, bfloat16>) {  // pairs first, so that they turn once
+        turn(rows, at + 2 * i, a);
+        for (std::size_t j = 0; j < 4; ++j) {
+          widen(_mm512_castps_si512(a[j]), a[j], b[j]);
+        }
+      }
+      for (std::size_t j = 0; j < 4; ++j) {
+        put(i + j, a[j], b[j]);
+      }
+    }
+  }
 
   [[gnu::always_inline]] static inline void split(Reg& a, Reg& b)
   {
@@ -117,6 +148,10 @@ struct Vector {
     a = first;
   }
 
+  static constexpr std::size_t summed(std::size_t i)
+  {
+    return (i & 12) | (i & 1) << 1 | (i & 2) >> 1;
+  }
   /// A tree of unpacks: 16 rows to 8 registers of half sums, 4, 2, 1.
   [[gnu::always_inline]] static inline Reg sums(Reg const* r)
   {
@@ -198,6 +233,32 @@ struct Vector {
   static constexpr auto every = static_cast<__mmask16>(0xffffU);
   static constexpr auto every8 = static_cast<__mmask8>(0xffU);
 
+  /// Of 128 bits of each row from element `at` on: to[i] is number i of every row. Four rows share a register from the start,
+  /// because inserts from memory need no shuffle.
+  template <class T>
+  [[gnu::always_inline]] static inline void turn(T const* const* rows, std::size_t at, Reg* to)
+  {
+    Reg x[4];
+    for (std::size_t r = 0; r < 4; ++r) {
+      x[r] = _mm512_castps128_ps512(quarter(rows[r] + at));
+      x[r] = _mm512_maskz_insertf32x4(every, x[r], quarter(rows[r + 4] + at), 1);
+      x[r] = _mm512_maskz_insertf32x4(every, x[r], quarter(rows[r + 8] + at), 2);
+      x[r] = _mm512_maskz_insertf32x4(every, x[r], quarter(rows[r + 12] + at), 3);
+    }
+    __m512d const low = _mm512_castps_pd(_mm512_maskz_unpacklo_ps(every, x[0], x[1]));
+    __m512d const high = _mm512_castps_pd(_mm512_maskz_unpackhi_ps(every, x[0], x[1]));
+    __m512d const low2 = _mm512_castps_pd(_mm512_maskz_unpacklo_ps(every, x[2], x[3]));
+    __m512d const high2 = _mm512_castps_pd(_mm512_maskz_unpackhi_ps(every, x[2], x[3]));
+    to[0] = _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(every8, low, low2));
+    to[1] = _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(every8, low, low2));
+    to[2] = _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(every8, high, high2));
+    to[3] = _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(every8, high, high2));
+  }
+  template <class T>
+  [[gnu::always_inline]] static inline __m128 quarter(T const* p)
+  {
+    return _mm_castsi128_ps(_mm_loadu_si128(reinterpret_cast<__m128i const*>(p)));
+  }
   [[gnu::always_inline]] static inline __m256 low_half(Reg a)
   {
     return _mm512_maskz_extractf32x8_ps(every8, a, 0);

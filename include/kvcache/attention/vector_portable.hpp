@@ -16,6 +16,9 @@
 ///   two<T>(p, a, b)        2 * width elements as floats; in which order, `even_odd<T>` says:
 ///                          false: a = 0 1 2 .., b = w w+1 ..     true: a = 0 2 4 .., b = 1 3 5 ..
 ///   two_part<T>(p, n, ..)  the same for n < 2 * width elements, zeros behind; reads n elements and no more
+///   columns(rows, at, put)  `two` of `width` rows from element `at` on, turned round: `put(i, a, b)` gets lane i of every
+///                          row's a and b; only where `turns<T>`
+///   summed                 the order in which `sums` joins lanes: neighbours first, then pairs of neighbours, and so on
 
 namespace kvcache::inline v0_1::detail::portable {
 
@@ -23,13 +26,16 @@ namespace kvcache::inline v0_1::detail::portable {
 template <std::size_t Width>
 struct Vector {
   static constexpr std::size_t width = Width;
-  static constexpr std::size_t most_together = 4;  // query rows that share a load
+  static constexpr std::size_t most_together = 4;    // query rows that share a load
+  static constexpr std::size_t packed_together = 4;  // the same, of a packed block
   struct Reg {
     float lane[Width];
   };
 
   template <class T>
   static constexpr bool even_odd = false;
+  template <class T>
+  static constexpr bool turns = true;
 
   static Reg all(float x)
   {
@@ -48,6 +54,7 @@ struct Vector {
     return r;
   }
   static Reg load_once(float const* p) { return load(p); }
+  static Reg all_once(float const* p) { return all(*p); }
   static void store(float* p, Reg const& a)
   {
     for (std::size_t i = 0; i < Width; ++i) {
@@ -122,10 +129,33 @@ struct Vector {
     }
   }
 
+  template <class T, class Put>
+  static void columns(T const* const* rows, std::size_t at, Put const& put)
+  {
+    for (std::size_t i = 0; i < Width; ++i) {
+      Reg a;
+      Reg b;
+      for (std::size_t r = 0; r < Width; ++r) {
+        a.lane[r] = ElementTraits<T>::to_float(rows[r][at + i]);
+        b.lane[r] = ElementTraits<T>::to_float(rows[r][at + Width + i]);
+      }
+      put(i, a, b);
+    }
+  }
+
   /// From the elements in turn to evens and odds, and back; only where some type is `even_odd`.
   static void split(Reg&, Reg&) {}
   static void join(Reg&, Reg&) {}
 
+  /// Lane number `i` of those that `sums` joins: with the bits of `i` from right to left.
+  static constexpr std::size_t summed(std::size_t i)
+  {
+    std::size_t lane = 0;
+    for (std::size_t bit = 1; bit < Width; bit *= 2) {
+      lane = 2 * lane + (i & bit ? 1 : 0);
+    }
+    return lane;
+  }
   /// Lane i of the result is the sum of the lanes of `rows[i]`.
   static Reg sums(Reg const* rows)
   {
