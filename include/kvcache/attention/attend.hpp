@@ -15,8 +15,8 @@
 ///   ranges of one query row       O = sum exp(L_i - L) O_i       L = log sum exp(L_i)        (`merge.hpp`)
 ///
 /// The query rows of a KV head go through a block together, up to six at a time, so each K and V is loaded and widened
-/// once for them, while the next block comes from memory. From eight rows on (AVX-512; six with AVX2, four with plain
-/// vectors), as in prefill or over a shared prefix, the block is widened and turned round once for all (`block_packed.inc`).
+/// once for them, while the next block comes from memory. From eight rows on with AVX-512, as in prefill or over a
+/// shared prefix, the block is widened and turned round once for all (`block_packed.inc`).
 /// All arithmetic is in float. Rows past the end
 /// are never touched: a row of a block is reached through its own pointer, and only rows that hold tokens
 /// have one; this is also why a page may have any number of tokens.

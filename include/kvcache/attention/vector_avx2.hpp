@@ -24,15 +24,14 @@ namespace kvcache::inline v0_1::detail::avx2 {
 
 struct Vector {
   static constexpr std::size_t width = 8;
-  static constexpr std::size_t most_together = 6;    // query rows that share a load
-  static constexpr std::size_t packed_together = 6;  // the same, of a packed block
+  static constexpr std::size_t most_together = 6;  // query rows that share a load
+  /// In sixteen registers of eight, a block laid out anew costs what it saves.
+  static constexpr std::size_t packed_together = 0;
   using Reg = __m256;
 
   // A pair of bfloat16 in 32 bits widens by one shift and one mask: evens and odds, not halves.
   template <class T>
   static constexpr bool even_odd = std::is_same_v<T, bfloat16>;
-  template <class T>
-  static constexpr bool turns = std::is_same_v<T, float> || std::is_same_v<T, bfloat16>;
 
   [[gnu::always_inline]] static inline Reg all(float x) { return _mm256_set1_ps(x); }
   [[gnu::always_inline]] static inline Reg load(float const* p) { return _mm256_loadu_ps(p); }
@@ -40,12 +39,6 @@ struct Vector {
   [[gnu::always_inline]] static inline Reg load_once(float const* p)
   {
     Reg r = load(p);  // NOLINT(misc-const-correctness): asm writes it
-    asm("" : "+x"(r));
-    return r;
-  }
-  [[gnu::always_inline]] static inline Reg all_once(float const* p)
-  {
-    Reg r = all(*p);  // NOLINT(misc-const-correctness): asm writes it
     asm("" : "+x"(r));
     return r;
   }
@@ -115,28 +108,6 @@ struct Vector {
       b = load(wide + 8);
     }
   }
-  template <class T, class Put>
-  [[gnu::always_inline]] static inline void columns(T const* const* rows,
-                                                    std::size_t at,
-                                                    Put const& put)
-  {
-    for (std::size_t i = 0; i < 8; i += 4) {
-      Reg a[4];
-      Reg b[4];
-      if constexpr (std::is_same_v<T, float>) {
-        turn(rows, at + i, a);
-        turn(rows, at + i + 8, b);
-      } else if constexpr (std::is_same_v<T, bfloat16>) {  // pairs first, so that they turn once
-        turn(rows, at + 2 * i, a);
-        for (std::size_t j = 0; j < 4; ++j) {
-          widen(_mm256_castps_si256(a[j]), a[j], b[j]);
-        }
-      }
-      for (std::size_t j = 0; j < 4; ++j) {
-        put(i + j, a[j], b[j]);
-      }
-    }
-  }
 
   [[gnu::always_inline]] static inline void split(Reg& a, Reg& b)
   {
@@ -152,10 +123,6 @@ struct Vector {
     b = _mm256_permute2f128_ps(low, high, 0x31);
   }
 
-  static constexpr std::size_t summed(std::size_t i)
-  {
-    return (i & 4) | (i & 1) << 1 | (i & 2) >> 1;
-  }
   /// A tree of blends, each with one shuffle and one addition: 8 rows to 4 registers of half sums, 2, 1.
   [[gnu::always_inline]] static inline Reg sums(Reg const* r)
   {
@@ -216,29 +183,6 @@ struct Vector {
     p = fma(p, f, all(5.550332471e-2F));
     p = fma(p, f, all(2.402264791e-1F));
     return fma(p, f, all(6.931472028e-1F));
-  }
-  /// Of 128 bits of each row from element `at` on: to[i] is number i of every row.
-  template <class T>
-  [[gnu::always_inline]] static inline void turn(T const* const* rows, std::size_t at, Reg* to)
-  {
-    Reg x[4];
-    for (std::size_t r = 0; r < 4; ++r) {
-      x[r] = _mm256_castps128_ps256(half_of(rows[r] + at));
-      x[r] = _mm256_insertf128_ps(x[r], half_of(rows[r + 4] + at), 1);
-    }
-    __m256d const low = _mm256_castps_pd(_mm256_unpacklo_ps(x[0], x[1]));
-    __m256d const high = _mm256_castps_pd(_mm256_unpackhi_ps(x[0], x[1]));
-    __m256d const low2 = _mm256_castps_pd(_mm256_unpacklo_ps(x[2], x[3]));
-    __m256d const high2 = _mm256_castps_pd(_mm256_unpackhi_ps(x[2], x[3]));
-    to[0] = _mm256_castpd_ps(_mm256_unpacklo_pd(low, low2));
-    to[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low, low2));
-    to[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(high, high2));
-    to[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(high, high2));
-  }
-  template <class T>
-  [[gnu::always_inline]] static inline __m128 half_of(T const* p)
-  {
-    return _mm_castsi128_ps(_mm_loadu_si128(reinterpret_cast<__m128i const*>(p)));
   }
   /// The 64-bit quarters 0 2 1 3.
   [[gnu::always_inline]] static inline Reg in_order(Reg a)

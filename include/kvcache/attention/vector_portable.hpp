@@ -16,6 +16,9 @@
 ///   two<T>(p, a, b)        2 * width elements as floats; in which order, `even_odd<T>` says:
 ///                          false: a = 0 1 2 .., b = w w+1 ..     true: a = 0 2 4 .., b = 1 3 5 ..
 ///   two_part<T>(p, n, ..)  the same for n < 2 * width elements, zeros behind; reads n elements and no more
+///
+/// and for `block_packed.inc`, where `packed_together` is not 0:
+///
 ///   columns(rows, at, put)  `two` of `width` rows from element `at` on, turned round: `put(i, a, b)` gets lane i of every
 ///                          row's a and b; only where `turns<T>`
 ///   summed                 the order in which `sums` joins lanes: neighbours first, then pairs of neighbours, and so on
@@ -27,7 +30,7 @@ template <std::size_t Width>
 struct Vector {
   static constexpr std::size_t width = Width;
   static constexpr std::size_t most_together = 4;    // query rows that share a load
-  static constexpr std::size_t packed_together = 4;  // the same, of a packed block
+  static constexpr std::size_t packed_together = 4;  // the same, of a packed block; 0: none is made
   struct Reg {
     float lane[Width];
   };
