@@ -29,8 +29,9 @@ namespace kvcache::inline v0_1::detail::portable {
 template <std::size_t Width>
 struct Vector {
   static constexpr std::size_t width = Width;
-  static constexpr std::size_t most_together = 4;    // query rows that share a load
-  static constexpr std::size_t packed_together = 4;  // the same, of a packed block; 0: none is made
+  static constexpr std::size_t most_together = 4;  // query rows that share a load
+  /// The same, of a packed block; 0: none is made. At width 16 it is the twin of AVX-512, at 8 the fallback.
+  static constexpr std::size_t packed_together = Width == 16 ? 4 : 0;
   struct Reg {
     float lane[Width];
   };
