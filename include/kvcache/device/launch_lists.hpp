@@ -22,6 +22,7 @@ struct WordRun {
 };
 
 /// `blocks` pieces of `bytes`: piece i goes from `source + i * stride` to `target + i * stride`.
+/// **Pre** addresses, `bytes` and `stride` are multiples of 16, as rows are; a piece has less than 2 GiB, a record less than 16 TiB.
 struct StridedCopy {
   std::byte const* source;
   std::byte* target;

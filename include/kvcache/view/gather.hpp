@@ -2,6 +2,7 @@
 #pragma once
 
 #include <kvcache/core/config.hpp>
+#include <kvcache/core/fragment.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/view/batch_view.hpp>
 #include <kvcache/view/team.hpp>
@@ -18,11 +19,6 @@
 namespace kvcache::inline v0_1 {
 
 namespace detail {
-
-/// What one load brings, whatever the elements are.
-struct [[gnu::may_alias]] alignas(16) Fragment {
-  std::uint32_t words[4];
-};
 
 /// Copies `bytes`, a multiple of 16, between places that begin at one. The members of `team` take turns.
 template <Team T>
