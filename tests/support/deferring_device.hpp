@@ -19,6 +19,7 @@ class DeferringDevice : public kvcache::Device {
  public:
   /// A kernel of the engine, behind the work that was asked for before.
   void launch(std::function<void()> work) { waiting_.push_back(std::move(work)); }
+  ~DeferringDevice() override { sync(); }
   void sync()
   {
     for (auto const& work : waiting_) {
@@ -33,7 +34,7 @@ class DeferringDevice : public kvcache::Device {
   }
   void deallocate(std::byte* memory, std::size_t bytes) noexcept override
   {
-    host_.deallocate(memory, bytes);
+    launch([=, this] { host_.deallocate(memory, bytes); });
   }
   [[nodiscard]] std::byte* allocate_staging(std::size_t bytes) noexcept override
   {
@@ -41,7 +42,7 @@ class DeferringDevice : public kvcache::Device {
   }
   void deallocate_staging(std::byte* memory, std::size_t bytes) noexcept override
   {
-    host_.deallocate_staging(memory, bytes);
+    launch([=, this] { host_.deallocate_staging(memory, bytes); });
   }
   void upload(std::byte* target,
               void const* source,

@@ -105,7 +105,8 @@ class KVCache {
                    "the host has no memory for the bookkeeping of so many"};
     }
     cache.anchor_->cache = cache.state_.get();
-    return cache;
+    return Result<KVCache>(
+      std::move(cache));  // in words: nvcc's front end copies what `return cache` moves
   }
 
   KVCache(KVCache&& other) noexcept

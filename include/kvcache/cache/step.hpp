@@ -10,6 +10,7 @@
 #include <kvcache/core/result.hpp>
 #include <kvcache/device/device.hpp>
 
+#include <cstdint>
 #include <span>
 #include <utility>
 
@@ -18,7 +19,8 @@
 namespace kvcache::inline v0_1 {
 
 /// A forward pass as a transaction: `add` chunks, `submit`, run the kernels over `view()`, `commit`.
-/// A step that goes out of scope before `submit` never happened; after it, its rows never existed.
+/// A step that goes out of scope before `submit` never happened; after it, its rows never existed. Its kernels may not have
+/// run by then: what the cache asks the device for later, on any stream, waits for them, and the host does not.
 /// Move-only. **Pre** the cache outlives it, and is not moved meanwhile.
 template <class State>
 class Step {
@@ -29,6 +31,7 @@ class Step {
       : state_(std::exchange(other.state_, nullptr)),
         id_(other.id_),
         stream_(other.stream_),
+        slot_(other.slot_),
         submitted_(other.submitted_)
   {
   }
@@ -39,6 +42,7 @@ class Step {
       state_ = std::exchange(other.state_, nullptr);
       id_ = other.id_;
       stream_ = other.stream_;
+      slot_ = other.slot_;
       submitted_ = other.submitted_;
     }
     return *this;
@@ -64,8 +68,10 @@ class Step {
   [[nodiscard]] Result<Done> submit()
   {
     State& state = live();
-    auto done =
-      state.control.submit(id_, [&](Plan const& plan) { return state.pool.apply(plan, stream_); });
+    auto done = state.control.submit(id_, [&](Plan const& plan) {
+      slot_ = plan.slot;
+      return state.pool.apply(plan, stream_);
+    });
     submitted_ = submitted_ || done.has_value();
     detail::check_call(state.control);
     return done;
@@ -129,6 +135,7 @@ class Step {
       return;
     }
     if (submitted_) {
+      state_->pool.abandon(slot_, stream_);
       state_->control.fail(id_);
     } else {
       state_->control.drop(id_);
@@ -140,6 +147,7 @@ class Step {
   State* state_;
   StepId id_;
   StreamRef stream_;
+  std::uint32_t slot_ = 0;  // of its plan
   bool submitted_ = false;
 };
 

@@ -24,6 +24,7 @@ enum class Why : std::uint8_t {
   no_rows,         ///< every table row is held by a sequence
   too_large,       ///< can never fit, whatever is freed
   no_memory,       ///< the host or the device gave no memory
+  device_failed,   ///< a call of the device failed: what its memory holds is not known
 };
 
 [[nodiscard]] constexpr char const* name(Why why) noexcept
@@ -53,6 +54,8 @@ enum class Why : std::uint8_t {
       return "too large";
     case Why::no_memory:
       return "no memory";
+    case Why::device_failed:
+      return "device failed";
   }
   return "unknown";
 }

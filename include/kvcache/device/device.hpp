@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/core/error.hpp>
 #include <kvcache/device/launch_lists.hpp>
 
 #include <cstddef>
@@ -14,7 +15,7 @@
 ///   copy_pages   pages > pages                 a graph may capture them
 ///   count_up     lengths > indices, lengths
 ///
-/// `HostDevice` is the one here; a CUDA device is another. Every call that moves bytes takes a stream and never
+/// `HostDevice` is the one here; `CudaDevice` (`cuda.cuh`) is another. Every call that moves bytes takes a stream and never
 /// waits for it.
 
 namespace kvcache::inline v0_1 {
@@ -37,13 +38,22 @@ class Device {
 
   /// Memory at a multiple of 128 bytes, contents unspecified; null when there is none.
   [[nodiscard]] virtual std::byte* allocate(std::size_t bytes) noexcept = 0;
-  /// **Pre** no work that uses the memory is waiting on a stream.
+  /// **Pre** no work that uses the memory is waiting on a stream, but such as `join` told of.
   virtual void deallocate(std::byte* memory, std::size_t bytes) noexcept = 0;
   /// Host memory that uploads read (pinned, where the device knows such), at a multiple of 128 bytes; null when there
   /// is none.
   [[nodiscard]] virtual std::byte* allocate_staging(std::size_t bytes) noexcept = 0;
-  /// **Pre** no upload that reads the memory is waiting on a stream.
+  /// **Pre** no upload that reads the memory is waiting on a stream, but such as `join` told of.
   virtual void deallocate_staging(std::byte* memory, std::size_t bytes) noexcept = 0;
+
+  /// The first call that failed, kept for good: then nothing is known of the memory. **Errors** `device_failed` with the
+  /// name of the call and its code. A device that works returns ok, as one does that has no memory left.
+  [[nodiscard]] virtual Error status() const noexcept { return {}; }
+  /// Whether a graph captures what `stream` is asked for, so that it happens later, and maybe often.
+  [[nodiscard]] virtual bool captures(StreamRef /*stream*/) noexcept { return false; }
+  /// All that is asked for later, on any stream, and all memory given back later, waits for what `stream` was asked for.
+  /// The host does not wait.
+  virtual void join(StreamRef /*stream*/) noexcept {}
 
   /// Copies host bytes to the device. **Stream** ordered. **Pre** `source` stays as it is until the stream has passed.
   virtual void upload(std::byte* target,

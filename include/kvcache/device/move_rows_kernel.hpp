@@ -24,6 +24,8 @@ namespace kvcache::inline v0_1 {
 
 /// Runs `LaunchLists::moves`.
 struct MoveRowsKernel {
+  static constexpr std::int32_t max_threads = 256;
+
   LaunchCell cell;
 
   template <ThreadBlock B>

@@ -53,6 +53,8 @@ struct CopyShares {
 
 /// Runs `LaunchLists::words`: each word is one store, coalesced. Shares of 256 words.
 struct WriteWordsKernel {
+  static constexpr std::int32_t max_threads = 256;
+
   LaunchCell cell;
 
   template <ThreadBlock B>
@@ -81,6 +83,8 @@ struct WriteWordsKernel {
 /// Runs `LaunchLists::copies` in loads and stores of 16 bytes, four of each in flight a lane: the pages of all layers and
 /// heads in one launch.
 struct CopyPagesKernel {
+  static constexpr std::int32_t max_threads = 256;
+
   LaunchCell cell;
 
   template <ThreadBlock B>
@@ -139,6 +143,8 @@ struct CopyPagesKernel {
 
 /// Runs `LaunchLists::runs`, one warp a run.
 struct CountUpKernel {
+  static constexpr std::int32_t max_threads = 256;
+
   LaunchCell cell;
 
   template <ThreadBlock B>

@@ -49,7 +49,7 @@ class Pool {
 
   /// **Pre** `geometry` and `options` went through `complete`. `device` outlives the pool; null: the host. The pool
   /// outlives its work on the device.
-  /// **Errors** a field that cannot work; `no_memory` with the bytes asked for.
+  /// **Errors** a field that cannot work; `no_memory` with the bytes asked for; `device_failed`.
   [[nodiscard]] static Result<Pool> create(Geometry const& geometry,
                                            ControlOptions const& options,
                                            Storage storage = {},
@@ -70,7 +70,11 @@ class Pool {
                    static_cast<std::int64_t>(pool.bytes()),
                    "host or device has no memory for so many"};
     }
-    return pool;
+    if (auto const works = pool.checked(); !works) {
+      return works.error();
+    }
+    return Result<Pool>(
+      std::move(pool));  // in words: nvcc's front end copies what `return pool` moves
   }
 
   Pool(Pool&& other) noexcept
@@ -130,49 +134,76 @@ class Pool {
     return arena_ + unit * footprint_.unit_bytes;
   }
 
-  /// Brings tables and pages to where the step's kernels expect them.
-  /// **Pre** the step of the slot's plan before is over: the stream has passed it. **Stream** ordered on `stream`; does
-  /// not wait. **Cost** O(plan + bytes copied); one upload and four launches. A slot's first plan, and one larger than
-  /// all before it, take memory and one upload more.
-  /// **Errors** a plan that is not for a pool of this shape is refused whole; `no_memory`, nothing changed.
+  /// Takes the memory that each slot needs for plans of so many bytes (0: for nearly every plan of this pool), so that
+  /// `apply` takes none, which it may not while a graph captures its stream.
+  /// **Errors** `no_memory`, of which slots may have had theirs; `busy`, `device_failed` as `apply`.
+  [[nodiscard]] Result<Done> reserve(StreamRef stream = {}, std::size_t plan_bytes = 0)
+  {
+    for (std::uint32_t slot = 0; slot < Plan::num_slots; ++slot) {
+      if (auto done = make_room(slot, plan_bytes, stream); !done) {
+        return done;
+      }
+    }
+    return checked();
+  }
+
+  /// Brings tables and pages to where the step's kernels expect them: `upload`, then `launch`.
+  /// **Pre** the step of the slot's plan before is over: the stream has passed it, or `abandon` was told. **Stream** ordered on
+  /// `stream`; does not wait. **Cost** O(plan + bytes copied); one upload and four launches. A slot's first plan, and one
+  /// larger than all before it, take memory and one upload more.
+  /// **Errors** a plan that is not for a pool of this shape is refused whole; `no_memory`, and `busy` where a graph captures
+  /// the stream and there was none taken before, nothing changed; `device_failed`, and what has been written is not known.
   [[nodiscard]] Result<Done> apply(Plan const& plan, StreamRef stream = {})
+  {
+    if (auto done = upload(plan, stream); !done) {
+      return done;
+    }
+    launch(plan.slot, stream);
+    return checked();
+  }
+  /// The part of `apply` that reads the plan. A graph that captured it brings the same bytes at each replay.
+  [[nodiscard]] Result<Done> upload(Plan const& plan, StreamRef stream = {})
   {
     if (Error const error = detail::check(plan, options_); error.why != Why::ok) {
       return error;
     }
     Slot& slot = slots_[plan.slot];
     detail::MetaMap const meta = meta_map();
-    detail::SlotArrays const arrays = meta.slot(meta_, plan.slot);
     detail::PageShape const pages = page_shape();
     detail::BlockMap const block(plan, pages.records(), slot.tokens, slot.masked);
-    if (block.bytes > slot.staging.capacity()) {
-      std::size_t const usual =
-        detail::BlockMap::usual_bytes(pages.records(), meta.max_tokens, meta.max_sequences);
-      std::size_t const wanted = block.bytes > usual ? block.bytes : usual;
-      if (!slot.staging.grow(device(), wanted, arrays.cell, stream)) {
-        return Error{Why::no_memory,
-                     "plan bytes",
-                     static_cast<std::int64_t>(wanted),
-                     "host or device has no memory to stage so many"};
-      }
+    if (auto room = make_room(plan.slot, block.bytes, stream); !room) {
+      return room;
     }
     write_block(plan,
                 block,
-                {.slot = arrays,
+                {.slot = meta.slot(meta_, plan.slot),
                  .table = reinterpret_cast<std::int32_t*>(meta_ + meta.table_at()),
                  .row_pages = options_.row_pages(),
                  .lengths = reinterpret_cast<Index*>(meta_ + meta.lengths_at()),
                  .pages = pages},
                 slot.staging.host());
     slot.staging.upload(device(), block.bytes, stream);
-    device().write_words(arrays.cell, stream);
-    device().move_rows(arrays.cell, stream);
-    device().copy_pages(arrays.cell, stream);
-    device().count_up(arrays.cell, stream);
     slot.tokens = block.tokens;
     slot.masked = block.masked_now;
     latest_ = plan.slot;
-    return Done{};
+    return checked();
+  }
+  /// The part of `apply` that the device does by itself: a graph that captured it does what the slot's upload before the
+  /// replay asks for, whatever the plan. **Pre** `slot < Plan::num_slots`, and it had an upload.
+  void launch(std::uint32_t slot, StreamRef stream = {}) noexcept
+  {
+    LaunchCell const cell = meta_map().slot(meta_, slot).cell;
+    device().write_words(cell, stream);
+    device().move_rows(cell, stream);
+    device().copy_pages(cell, stream);
+    device().count_up(cell, stream);
+  }
+  /// The step of the slot's plan ends, and `stream` may not have passed it. The host does not wait; what is asked for later,
+  /// on any stream, does.
+  void abandon(std::uint32_t slot, StreamRef stream) noexcept
+  {
+    device().join(stream);
+    slots_[slot].staging.abandon();
   }
 
   /// What the kernels of the step applied last see.
@@ -231,6 +262,39 @@ class Pool {
                                  options_.pages,
                                  map_.row_elements() * element,
                                  map_.value_elements() * element);
+  }
+
+  /// The slot's memory holds `bytes`, or what is usual, and its host buffer may be written.
+  [[nodiscard]] Result<Done> make_room(std::uint32_t number, std::size_t bytes, StreamRef stream)
+  {
+    detail::Staging& staging = slots_[number].staging;
+    if (bytes <= staging.capacity() && staging.capacity() != 0) {
+      return staging.renew(device()) ? Result<Done>(Done{}) : no_room(staging.capacity());
+    }
+    if (device().captures(stream)) {
+      return Error{Why::busy,
+                   "plan bytes",
+                   static_cast<std::int64_t>(bytes),
+                   "a graph captures the stream, and memory for them must be reserved before that"};
+    }
+    detail::MetaMap const meta = meta_map();
+    std::size_t const usual =
+      detail::BlockMap::usual_bytes(page_shape().records(), meta.max_tokens, meta.max_sequences);
+    std::size_t const wanted = bytes > usual ? bytes : usual;
+    std::byte** const cell = meta.slot(meta_, number).cell;
+    return staging.grow(device(), wanted, cell, stream) ? Result<Done>(Done{}) : no_room(wanted);
+  }
+  [[nodiscard]] static Error no_room(std::size_t bytes) noexcept
+  {
+    return {Why::no_memory,
+            "plan bytes",
+            static_cast<std::int64_t>(bytes),
+            "host or device has no memory to stage so many"};
+  }
+  [[nodiscard]] Result<Done> checked() noexcept
+  {
+    Error const error = device().status();
+    return error.why == Why::ok ? Result<Done>(Done{}) : Result<Done>(error);
   }
 
   void write_layer_offsets()

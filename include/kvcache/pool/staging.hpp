@@ -11,7 +11,8 @@
 ///
 /// An upload may read its source long after the call returned. Each slot therefore has a buffer of its own: it is
 /// written again only by the slot's next plan, and then the step of the one before is over. With one buffer for all,
-/// the plan of step n + 1 would overwrite what the upload of step n has yet to read.
+/// the plan of step n + 1 would overwrite what the upload of step n has yet to read. Where a step ends before its work has
+/// run, the slot takes another buffer, and the device keeps the old one until it was read.
 
 namespace kvcache::inline v0_1::detail {
 
@@ -46,8 +47,26 @@ class Staging {
     host_ = host;
     block_ = block;
     capacity_ = most;
+    late_ = false;
     *reinterpret_cast<std::byte**>(host_) = block_;
     device.upload(reinterpret_cast<std::byte*>(cell), host_, sizeof block_, stream);
+    return true;
+  }
+
+  /// The upload may still have to read the buffer when the slot's next plan comes. **Pre** the device has joined its stream.
+  void abandon() noexcept { late_ = host_ != nullptr; }
+  /// Makes the buffer ready to be written. **Errors** false: no memory, nothing changed.
+  [[nodiscard]] bool renew(Device& device) noexcept
+  {
+    if (late_) {
+      std::byte* const host = device.allocate_staging(block_at + capacity_);
+      if (host == nullptr) {
+        return false;
+      }
+      device.deallocate_staging(host_, block_at + capacity_);
+      host_ = host;
+      late_ = false;
+    }
     return true;
   }
 
@@ -71,6 +90,7 @@ class Staging {
   std::byte* host_ = nullptr;
   std::byte* block_ = nullptr;
   std::size_t capacity_ = 0;
+  bool late_ = false;
 };
 
 }  // namespace kvcache::inline v0_1::detail

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// \file A device with streams that run as late as they may, kept apart and in order by the rules of `device/device.hpp` and by
+/// nothing else. Memory that is given back is spoilt as soon as the device could use it again.
+
+#include <kvcache/device/device.hpp>
+#include <kvcache/device/host_device.hpp>
+
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "support/stream_world.hpp"
+
+namespace kvcache_test {
+
+class StreamsDevice : public kvcache::Device {
+ public:
+  StreamWorld world;
+  bool graph = false;  ///< every stream is being captured
+  bool forgets =
+    false;  ///< the fault: what is asked for later does not wait for what was joined; memory does
+
+  ~StreamsDevice() override { world.finish(own()); }
+
+  [[nodiscard]] bool captures(kvcache::StreamRef) noexcept override { return graph; }
+  void join(kvcache::StreamRef stream) noexcept override
+  {
+    if (stream.handle != nullptr && forgets) {
+      joined_.push_back(world.record(stream.handle));
+    } else if (stream.handle != nullptr) {
+      world.wait(own(), world.record(stream.handle));
+      asked_ = true;
+    }
+  }
+  [[nodiscard]] std::byte* allocate(std::size_t bytes) noexcept override
+  {
+    return host_.allocate(bytes);
+  }
+  void deallocate(std::byte* memory, std::size_t bytes) noexcept override { spoil(memory, bytes); }
+  [[nodiscard]] std::byte* allocate_staging(std::size_t bytes) noexcept override
+  {
+    return host_.allocate_staging(bytes);
+  }
+  void deallocate_staging(std::byte* memory, std::size_t bytes) noexcept override
+  {
+    spoil(memory, bytes);
+  }
+  void upload(std::byte* target,
+              void const* source,
+              std::size_t bytes,
+              kvcache::StreamRef stream) noexcept override
+  {
+    on(stream, [=] { std::memcpy(target, source, bytes); });
+  }
+  void fill(std::byte* target,
+            std::byte value,
+            std::size_t bytes,
+            kvcache::StreamRef stream) noexcept override
+  {
+    on(stream, [=] { std::memset(target, static_cast<int>(value), bytes); });
+  }
+  void write_words(kvcache::LaunchCell cell, kvcache::StreamRef stream) noexcept override
+  {
+    on(stream, [=, this] { host_.write_words(cell, {}); });
+  }
+  void move_rows(kvcache::LaunchCell cell, kvcache::StreamRef stream) noexcept override
+  {
+    on(stream, [=, this] { host_.move_rows(cell, {}); });
+  }
+  void copy_pages(kvcache::LaunchCell cell, kvcache::StreamRef stream) noexcept override
+  {
+    on(stream, [=, this] { host_.copy_pages(cell, {}); });
+  }
+  void count_up(kvcache::LaunchCell cell, kvcache::StreamRef stream) noexcept override
+  {
+    on(stream, [=, this] { host_.count_up(cell, {}); });
+  }
+
+ private:
+  [[nodiscard]] void* own() noexcept { return this; }
+  void on(kvcache::StreamRef stream, std::function<void()> work)
+  {
+    if (stream.handle == nullptr) {
+      asked_ = true;
+      return world.ask(own(), std::move(work));
+    }
+    if (asked_) {
+      world.wait(stream.handle, world.record(own()));
+    }
+    world.ask(stream.handle, std::move(work));
+  }
+  void spoil(std::byte* memory, std::size_t bytes)
+  {
+    for (StreamWorld::Mark const mark : joined_) {
+      world.finish(mark);
+    }
+    world.ask(own(), [=, this] {
+      std::memset(memory, 0xcd, bytes);
+      host_.deallocate(memory, bytes);
+    });
+    world.finish(own());  // as soon as may be: the worst for who still reads it
+  }
+
+  kvcache::HostDevice host_;
+  bool asked_ = false;
+  std::vector<StreamWorld::Mark> joined_;  // of a device that forgets
+};
+
+}  // namespace kvcache_test
