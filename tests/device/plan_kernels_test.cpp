@@ -24,8 +24,8 @@ using kvcache::LaunchLists;
 using kvcache::StridedCopy;
 using kvcache::WordRun;
 using kvcache_test::Random;
-using kvcache_test::SimtDevice;
 using kvcache_test::SimtGrid;
+using SimtDevice = kvcache_test::SimtDeviceOver<kvcache::HostDevice>;
 
 /// Lists and what they work on, in memory whose neighbours no one may touch. Two of the same seed hold the same, each at
 /// its own place.

@@ -4,7 +4,6 @@
 /// \file The host's memory, and launches that run the kernels of a GPU on the executor, thread by thread.
 
 #include <kvcache/device/device.hpp>
-#include <kvcache/device/host_device.hpp>
 #include <kvcache/device/move_rows_kernel.hpp>
 #include <kvcache/device/plan_kernels.hpp>
 
@@ -22,7 +21,7 @@ struct SimtGrid {
   simt::Options options{};
 };
 
-/// A fault of a kernel (see `simt/faults.hpp`) ends the program: a device's calls do not throw.
+/// `Host` is the host's device. A fault of a kernel (see `simt/faults.hpp`) ends the program: a device's calls do not throw.
 template <class Host>
 class SimtDeviceOver : public kvcache::Device {
  public:
@@ -87,7 +86,5 @@ class SimtDeviceOver : public kvcache::Device {
 
   Host host_;
 };
-
-using SimtDevice = SimtDeviceOver<kvcache::HostDevice>;
 
 }  // namespace kvcache_test

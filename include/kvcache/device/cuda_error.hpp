@@ -45,12 +45,13 @@ class CudaStatus {
       return true;
     }
     forget_last(code);
-    if (first_.why == Why::ok) {
+    if (!failed()) {
       first_ = cuda_error(code, call);
       first_.why = Why::device_failed;
     }
     return false;
   }
+  [[nodiscard]] bool failed() const noexcept { return first_.why != Why::ok; }
   [[nodiscard]] Error first() const noexcept { return first_; }
 
  private:

@@ -22,6 +22,8 @@
 /// Memory is taken and given back in the order of the own stream, from a pool of the device's own, where the driver has such
 /// pools; elsewhere by `cudaMalloc` and `cudaFree`, which may wait for the device. Nothing else here waits.
 ///
+/// After a call that failed nothing more is asked of the runtime, and `status` says which it was.
+///
 /// A captured stream: what moves bytes is captured. The wait for the event becomes a node of the graph that looks at the event
 /// when the graph runs. Memory is taken beside the capture; a `Pool` takes none then.
 
@@ -34,13 +36,15 @@ class CudaMemory : public Device {
   explicit CudaMemory(int ordinal) noexcept : ordinal_(ordinal)
   {
     detail::OnCudaDevice const here(ordinal_, status_);
-    status_.check(cudaStreamCreateWithFlags(own_.out(), cudaStreamNonBlocking),
-                  "cudaStreamCreateWithFlags");
-    status_.check(cudaEventCreateWithFlags(ready_.out(), cudaEventDisableTiming),
-                  "cudaEventCreateWithFlags");
-    status_.check(cudaEventCreateWithFlags(joined_.out(), cudaEventDisableTiming),
-                  "cudaEventCreateWithFlags");
-    if (attribute(cudaDevAttrMemoryPoolsSupported) != 0) {
+    bool const works =
+      !status_.failed() &&
+      status_.check(cudaStreamCreateWithFlags(own_.out(), cudaStreamNonBlocking),
+                    "cudaStreamCreateWithFlags") &&
+      status_.check(cudaEventCreateWithFlags(ready_.out(), cudaEventDisableTiming),
+                    "cudaEventCreateWithFlags") &&
+      status_.check(cudaEventCreateWithFlags(joined_.out(), cudaEventDisableTiming),
+                    "cudaEventCreateWithFlags");
+    if (works && attribute(cudaDevAttrMemoryPoolsSupported) != 0) {
       cudaMemPoolProps properties{};
       properties.allocType = cudaMemAllocationTypePinned;
       properties.location.type = cudaMemLocationTypeDevice;
@@ -55,7 +59,7 @@ class CudaMemory : public Device {
   [[nodiscard]] bool captures(StreamRef stream) noexcept override
   {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    if (stream.handle != nullptr) {
+    if (stream.handle != nullptr && !status_.failed()) {
       detail::OnCudaDevice const here(ordinal_, status_);
       status_.check(cudaStreamIsCapturing(as_cuda(stream), &capture), "cudaStreamIsCapturing");
     }
@@ -64,7 +68,7 @@ class CudaMemory : public Device {
   /// What a graph captures was not asked for yet: then nothing is joined.
   void join(StreamRef stream) noexcept override
   {
-    if (stream.handle == nullptr || captures(stream)) {
+    if (status_.failed() || stream.handle == nullptr || captures(stream)) {
       return;
     }
     detail::OnCudaDevice const here(ordinal_, status_);
@@ -76,6 +80,9 @@ class CudaMemory : public Device {
 
   [[nodiscard]] std::byte* allocate(std::size_t bytes) noexcept override
   {
+    if (status_.failed()) {
+      return nullptr;
+    }
     detail::OnCudaDevice const here(ordinal_, status_);
     detail::BesideCaptures const beside;
     void* memory = nullptr;
@@ -95,6 +102,9 @@ class CudaMemory : public Device {
   }
   void deallocate(std::byte* memory, std::size_t) noexcept override
   {
+    if (status_.failed()) {
+      return;
+    }
     detail::OnCudaDevice const here(ordinal_, status_);
     detail::BesideCaptures const beside;
     if (pool_.get() != nullptr) {
@@ -105,6 +115,9 @@ class CudaMemory : public Device {
   }
   [[nodiscard]] std::byte* allocate_staging(std::size_t bytes) noexcept override
   {
+    if (status_.failed()) {
+      return nullptr;
+    }
     detail::OnCudaDevice const here(ordinal_, status_);
     return staging_.take(bytes, status_);
   }
@@ -138,14 +151,18 @@ class CudaMemory : public Device {
   template <class Call>
   void on(StreamRef stream, char const* name, Call const& call) noexcept
   {
+    if (status_.failed()) {
+      return;
+    }
     detail::OnCudaDevice const here(ordinal_, status_);
     if (stream.handle == nullptr) {
       status_.check(call(own_.get()), name);
       announce();
       return;
     }
-    follow(stream);
-    status_.check(call(as_cuda(stream)), name);
+    if (follow(stream)) {
+      status_.check(call(as_cuda(stream)), name);
+    }
   }
   [[nodiscard]] int attribute(cudaDeviceAttr which) noexcept
   {
@@ -165,17 +182,20 @@ class CudaMemory : public Device {
     status_.check(cudaEventRecord(ready_.get(), own_.get()), "cudaEventRecord");
     announced_ = true;
   }
-  void follow(StreamRef stream) noexcept
+  /// False: it could not, see `status`.
+  [[nodiscard]] bool follow(StreamRef stream) noexcept
   {
     if (!announced_) [[likely]] {
-      return;
+      return true;
     }
     if (detail::has_passed(ready_, status_)) {
       announced_ = false;
-      return;
+      return true;
     }
     unsigned const how = captures(stream) ? cudaEventWaitExternal : cudaEventWaitDefault;
-    status_.check(cudaStreamWaitEvent(as_cuda(stream), ready_.get(), how), "cudaStreamWaitEvent");
+    return !status_.failed() &&
+           status_.check(cudaStreamWaitEvent(as_cuda(stream), ready_.get(), how),
+                         "cudaStreamWaitEvent");
   }
 
   int ordinal_;

@@ -68,7 +68,8 @@ class CudaStaging {
                  CudaStatus& status) noexcept
   {
     CudaEvent after;
-    if (!status.check(cudaEventCreateWithFlags(after.out(), cudaEventDisableTiming),
+    if (status.failed() ||
+        !status.check(cudaEventCreateWithFlags(after.out(), cudaEventDisableTiming),
                       "cudaEventCreateWithFlags") ||
         !status.check(cudaEventRecord(after.get(), stream), "cudaEventRecord")) {
       after = CudaEvent{};  // it never serves again

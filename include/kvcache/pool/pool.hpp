@@ -63,15 +63,16 @@ class Pool {
       return error;
     }
     Pool pool(geometry, options, device);
-    if (!detail::memory_sufficed_for([&] { pool.write_layer_offsets(); }) ||
-        !pool.allocate(storage)) {
+    bool const made =
+      detail::memory_sufficed_for([&] { pool.write_layer_offsets(); }) && pool.allocate(storage);
+    if (auto const works = pool.checked(); !works) {
+      return works.error();
+    }
+    if (!made) {
       return Error{Why::no_memory,
                    "pool bytes",
                    static_cast<std::int64_t>(pool.bytes()),
                    "host or device has no memory for so many"};
-    }
-    if (auto const works = pool.checked(); !works) {
-      return works.error();
     }
     return Result<Pool>(
       std::move(pool));  // in words: nvcc's front end copies what `return pool` moves
@@ -284,8 +285,11 @@ class Pool {
     std::byte** const cell = meta.slot(meta_, number).cell;
     return staging.grow(device(), wanted, cell, stream) ? Result<Done>(Done{}) : no_room(wanted);
   }
-  [[nodiscard]] static Error no_room(std::size_t bytes) noexcept
+  [[nodiscard]] Error no_room(std::size_t bytes) noexcept
   {
+    if (Error const error = device().status(); error.why != Why::ok) {
+      return error;
+    }
     return {Why::no_memory,
             "plan bytes",
             static_cast<std::int64_t>(bytes),
