@@ -5,7 +5,9 @@
 #     for sm_80, sm_90, sm_90a and sm_100, in one call;
 #   - the same headers beside the toolkit's, by the host compiler alone; the twins of the converts agree with the toolkit's own;
 #   - every instruction of core/isa in one kernel, also for targets that have what those four lack, and that they use it;
-#   - that kernel and a small one also run where there is a GPU.
+#   - every kernel that is shipped: tests/kernels/run.sh;
+#   - what cuda.cuh with one layout costs the compiler for each of these, and what view.hpp adds to a file (printed, no bar);
+#   - the programs here and those of tests/gpu also run where there is a GPU.
 # Without nvcc it says so; that is a failure when CI is set.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -33,9 +35,9 @@ done
 
 cd "$root/include"
 for room in kvcache/*/; do
-  find "$room" -name '*.hpp' | LC_ALL=C sort | sed 's/.*/#include <&>/' >"$build/units/$(basename "$room").cu"
+  find "$room" -name '*.hpp' -o -name '*.cuh' | LC_ALL=C sort | sed 's/.*/#include <&>/' >"$build/units/$(basename "$room").cu"
 done
-printf '#include <%s>\n' kvcache/*.hpp >"$build/units/umbrellas.cu"
+printf '#include <%s>\n' kvcache/*.hpp kvcache/*.cuh >"$build/units/umbrellas.cu"
 cd "$build/units"
 headers=$(cat ./*.cu | wc -l)
 cp "$root/examples/01_plug_into_your_kernel.cu" .
@@ -75,10 +77,30 @@ echo "nvcc: every instruction of core/isa assembles, also for sm_89, sm_100a, sm
 g++ -std=c++20 -O1 -Wall -Wextra -Wconversion -Wshadow -Werror "-I$root/include" "-I$root/tests" -c "$root/tests/nvcc/isa_twins.cpp" \
   -o "$build/isa_twins.o"
 
-for program in append_and_read isa; do
+"$root/tests/kernels/run.sh" "$nvcc" "$build/kernels" "${architectures[@]}"
+
+# CPU seconds of one compilation.
+seconds_of()
+{
+  local TIMEFORMAT='%U %S'
+  { time "$nvcc" -std=c++20 "-I$root/include" "$@" -c -o "$build/timed.o"; } 2>&1 | awk 'END { printf "%.1f\n", $1 + $2 }'
+}
+for architecture in "${architectures[@]}"; do
+  echo "nvcc: cuda.cuh with one layout takes" \
+    "$(seconds_of "-gencode=arch=compute_$architecture,code=sm_$architecture" "$root/tests/nvcc/one_layout.cu") s of CPU for sm_$architecture"
+done
+echo '__global__ void nothing() {}' >"$build/without.cu"
+{ echo '#include <kvcache/view.hpp>'; cat "$build/without.cu"; } >"$build/with.cu"
+for file in without with; do
+  echo "nvcc: a file $file view.hpp takes" \
+    "$(for i in 1 2 3; do seconds_of -arch=sm_90 "$build/$file.cu"; done | sort -n | head -1) s of CPU, the least of three"
+done
+
+for source in tests/nvcc/append_and_read tests/nvcc/isa tests/gpu/plans; do
+  program=$(basename "$source")
   objects=()
   [ "$program" != isa ] || objects=("$build/isa_twins.o")
-  "$nvcc" "${flags[@]}" "${gencode[@]}" "$root/tests/nvcc/$program.cu" "${objects[@]}" -o "$build/$program"
+  "$nvcc" "${flags[@]}" "-I$root/tests" "${gencode[@]}" "$root/$source.cu" "${objects[@]}" -o "$build/$program"
   rc=0
   "$build/$program" || rc=$?
   [ $rc = 0 ] || [ $rc = 77 ] || exit 1

@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 #endif
 
+#include <kvcache/device/cuda.hpp>
 #include <kvcache/host.hpp>
 #include <kvcache/kvcache.hpp>
 
@@ -28,5 +29,7 @@ int main()
 {
   using Cache = kvcache::KVCache<kvcache::PagedHeads<kvcache::half, 64, 16>>;
   auto const cache = Cache::create({.layers = 1, .kv_heads = 1}, {.pages = 4});
-  return cache ? 0 : 1;
+  using Theirs = kvcache::KVCache<kvcache::PagedHeads<__nv_bfloat16, 64, 16>>;
+  auto const theirs = Theirs::create({.layers = 1, .kv_heads = 1}, {.pages = 4});
+  return cache && theirs ? 0 : 1;
 }

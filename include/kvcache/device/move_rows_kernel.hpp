@@ -37,23 +37,28 @@ struct MoveRowsKernel {
     auto& warp = block.warp();
     auto const lane = static_cast<std::uint64_t>(warp.lane());
     detail::GridWarps const warps = detail::GridWarps::of(block);
-    bool some = true;  // records have a piece of this number
-    for (std::uint64_t piece = warps.rank; some; piece += warps.size) {
-      some = false;
-      for (std::uint64_t first = 0; first < list.count; first += warp_lanes) {
-        Move move{nullptr, nullptr, 0};
-        if (first + lane < list.count) {
-          StridedCopy const& record = records[first + lane];
-          if (piece < record.blocks) {
-            move = {record.source + piece * record.stride,
-                    record.target + piece * record.stride,
-                    record.bytes};
-          }
+    std::uint64_t piece = warps.rank;
+    bool some = false;  // records have a piece of this number
+    // One loop, not two: sm_100 spills what keeps track of a warp in one more.
+    for (std::uint64_t first = 0; first < list.count;) {
+      Move move{nullptr, nullptr, 0};
+      if (first + lane < list.count) {
+        StridedCopy const& record = records[first + lane];
+        if (piece < record.blocks) {
+          move = {record.source + piece * record.stride,
+                  record.target + piece * record.stride,
+                  record.bytes};
         }
-        if (warp.any(move.bytes != 0, all_lanes)) {
-          some = true;
-          run(warp, move);
-        }
+      }
+      if (warp.any(move.bytes != 0, all_lanes)) {
+        some = true;
+        run(warp, move);
+      }
+      first += warp_lanes;
+      if (first >= list.count && some) {
+        some = false;
+        first = 0;
+        piece += warps.size;
       }
     }
   }
@@ -122,7 +127,7 @@ struct MoveRowsKernel {
     }
     auto const lane = static_cast<std::uint32_t>(warp.lane());
     auto const moves = static_cast<std::uint32_t>(end - begin);
-    constexpr std::uint32_t in_flight = 2;  // with 4, sm_100 spills
+    constexpr std::uint32_t in_flight = 2;  // four spill on sm_100
     for (std::uint32_t first = 0; first < moves * width; first += in_flight * warp_lanes) {
       Fragment held[in_flight];
       std::byte* to[in_flight];
