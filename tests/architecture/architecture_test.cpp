@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "architecture/cuda_rules.hpp"
 #include "architecture/rules.hpp"
 #include "support/catch.hpp"
 
@@ -54,6 +55,7 @@ TEST_CASE("Architecture: the repository keeps the house rules", "[architecture]"
   check_none(headers_are_short(tree));
   check_none(macros_are_few(tree));
   check_none(assembly_is_in_isa(tree));
+  check_none(cuda_is_asked_in_order(tree));
   check_none(files_open_the_same_way(tree));
   check_none(nothing_is_unfinished(tree));
   check_none(headers_hold_no_state(tree));
@@ -151,6 +153,37 @@ TEST_CASE("Architecture: stray macros are seen", "[architecture]")
     many += "#define KVCACHE_M" + std::to_string(i) + "\n";
   }
   check_one(macros_are_few(header("core/config.hpp", many)), "11 macros");
+}
+
+TEST_CASE("Architecture: a call of CUDA that waits or names no stream is seen", "[architecture]")
+{
+  auto const body = [](std::string const& call) {
+    return header("device/cuda_a.hpp", "inline void f() { " + call + "; }\n");
+  };
+  check_one(cuda_is_asked_in_order(body("cudaMemcpy(a, b, 1, k)")), "default stream");
+  check_one(cuda_is_asked_in_order(body("::cudaDeviceSynchronize()")), "waits");
+  check_one(cuda_is_asked_in_order(body("run<<<1, 2>>>(x, y)")), "names its stream");
+  check_one(cuda_is_asked_in_order(body("run<<<1, 2, 0>>>(x)")), "names its stream");
+  check_none(cuda_is_asked_in_order(body("run<<<1, 2, 0, s>>>(x)")));
+  check_none(cuda_is_asked_in_order(body("cudaMemcpyAsync(a, b, 1, k, s)")));
+  check_none(cuda_is_asked_in_order(body("/* cudaMemcpy */ g()")));
+  Tree const flags = {{"tests/a.sh", std::string("nvcc --expt-") + "relaxed-constexpr\n"}};
+  check_one(cuda_is_asked_in_order(flags), "every user");
+}
+
+TEST_CASE(
+  "Architecture: a CUDA header outside device/cuda*.hpp and .cuh files is seen, however it is "
+  "reached",
+  "[architecture]")
+{
+  Tree tree = repository();
+  for (char const* const entry : {"kvcache.hpp", "host.hpp", "view.hpp"}) {
+    for (std::string const& name : reached_from(tree, include_root + entry)) {
+      CAPTURE(entry, name);
+      CHECK_FALSE(starts_with(name, "cuda"));
+      CHECK_FALSE(starts_with(name, include_root + "device/cuda"));
+    }
+  }
 }
 
 TEST_CASE("Architecture: assembly and questions about devices outside core/isa are seen",

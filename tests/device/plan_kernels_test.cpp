@@ -83,7 +83,7 @@ std::vector<SimtGrid> grids(std::uint64_t seed)
 
 /// Makes one world for the host and one for each grid, and runs `launch` on all.
 template <class Make, class Launch>
-void compare(std::uint64_t seed, Make make, Launch launch)
+void check_same(std::uint64_t seed, Make make, Launch launch)
 {
   kvcache::HostDevice host;
   World right(seed);
@@ -232,7 +232,7 @@ LaunchLists index_runs(World& world)
 TEST_CASE("WriteWordsKernel: as on the host", "[device][plan_kernels]")
 {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
-    compare(seed, word_runs, words);
+    check_same(seed, word_runs, words);
   }
 }
 
@@ -240,7 +240,7 @@ TEST_CASE("CopyPagesKernel: as on the host, from no bytes to pieces of many shar
           "[device][plan_kernels]")
 {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
-    compare(seed, page_copies, copies);
+    check_same(seed, page_copies, copies);
   }
 }
 
@@ -248,14 +248,14 @@ TEST_CASE("MoveRowsKernel: as on the host, chains in the order of the list",
           "[device][plan_kernels]")
 {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
-    compare(seed, row_moves, moves);
+    check_same(seed, row_moves, moves);
   }
 }
 
 TEST_CASE("CountUpKernel: as on the host, inside the slack", "[device][plan_kernels]")
 {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
-    compare(seed, index_runs, runs);
+    check_same(seed, index_runs, runs);
   }
 }
 
