@@ -3,7 +3,7 @@
 
 /// \file A CUDA runtime without a GPU, of the calls that `CudaMemory` makes and no others: one more, such as a call that waits,
 /// and the test does not link. Streams run as late as they may (`StreamWorld`), memory is spoilt when its stream frees it, and
-/// what a real runtime refuses is refused. Include it in one file of a program.
+/// what a real runtime refuses is refused.
 
 #include <cuda_runtime_api.h>
 
@@ -110,58 +110,58 @@ using kvcache_test::fake_on;
 
 extern "C" {
 
-cudaError_t cudaGetDevice(int* device)
+inline cudaError_t cudaGetDevice(int* device)
 {
   return fake_call("cudaGetDevice", [&] { *device = fake().device; });
 }
-cudaError_t cudaSetDevice(int device)
+inline cudaError_t cudaSetDevice(int device)
 {
   return fake_call("cudaSetDevice", [&] { fake().device = device; });
 }
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int)
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int)
 {
   return fake_call("cudaDeviceGetAttribute", [&] {
     *value = which == cudaDevAttrMemoryPoolsSupported ? (fake().has_pools ? 1 : 0) : 4;
   });
 }
-cudaError_t cudaPeekAtLastError()
+inline cudaError_t cudaPeekAtLastError()
 {
   return fake().last;
 }
-cudaError_t cudaGetLastError()
+inline cudaError_t cudaGetLastError()
 {
   return std::exchange(fake().last, cudaSuccess);
 }
-char const* cudaGetErrorString(cudaError_t)
+inline char const* cudaGetErrorString(cudaError_t)
 {
   return "the runtime's sentence";
 }
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode)
+inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode)
 {
   std::swap(*mode, fake().mode);
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags)
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags)
 {
   return fake_call("cudaStreamCreateWithFlags", [&] {
     fake().rule(flags == cudaStreamNonBlocking, "a stream that the default stream waits for");
     *stream = static_cast<cudaStream_t>(fake().handle());
   });
 }
-cudaError_t cudaStreamDestroy(cudaStream_t stream)
+inline cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
   fake().destroy(stream);
   return cudaSuccess;
 }
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status)
+inline cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status)
 {
   return fake_call("cudaStreamIsCapturing", [&] {
     *status = fake().capturing.count(stream) != 0 ? cudaStreamCaptureStatusActive
                                                   : cudaStreamCaptureStatusNone;
   });
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags)
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags)
 {
   return fake_call("cudaEventCreateWithFlags", [&] {
     fake().rule(flags == cudaEventDisableTiming, "an event that takes times");
@@ -169,13 +169,13 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags)
     fake().events[*event] = {};
   });
 }
-cudaError_t cudaEventDestroy(cudaEvent_t event)
+inline cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
   fake().events.erase(event);
   fake().destroy(event);
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
   return fake_call("cudaEventRecord", [&] {
     fake().rule(stream != nullptr, "the default stream");
@@ -183,7 +183,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     fake().events.at(event) = fake().world.record(stream);
   });
 }
-cudaError_t cudaEventQuery(cudaEvent_t event)
+inline cudaError_t cudaEventQuery(cudaEvent_t event)
 {
   if (fake().fails("cudaEventQuery")) {
     return fake().failure;
@@ -193,7 +193,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
   return mark.stream == nullptr || fake().world.passed(mark) ? cudaSuccess
                                                              : fake().say(cudaErrorNotReady);
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
   return fake_call("cudaStreamWaitEvent", [&] {
     fake().rule(stream != nullptr, "the default stream");
@@ -205,7 +205,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   });
 }
 
-cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, cudaMemPoolProps const* properties)
+inline cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, cudaMemPoolProps const* properties)
 {
   return fake_call("cudaMemPoolCreate", [&] {
     fake().rule(properties->allocType == cudaMemAllocationTypePinned &&
@@ -215,12 +215,12 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, cudaMemPoolProps const* prope
     *pool = static_cast<cudaMemPool_t>(fake().handle());
   });
 }
-cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool)
+inline cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool)
 {
   fake().destroy(pool);
   return cudaSuccess;
 }
-cudaError_t cudaMalloc(void** memory, std::size_t bytes)
+inline cudaError_t cudaMalloc(void** memory, std::size_t bytes)
 {
   return fake_call("cudaMalloc", [&] {
     fake().unsafe("memory taken in a way that ends a capture");
@@ -229,7 +229,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes)
     fake().memory[*memory] = bytes;
   });
 }
-cudaError_t cudaFree(void* memory)
+inline cudaError_t cudaFree(void* memory)
 {
   kvcache_test::Random random(1);
   fake().world.finish_all(random);  // as a real one does
@@ -237,10 +237,10 @@ cudaError_t cudaFree(void* memory)
   std::free(memory);
   return cudaSuccess;
 }
-cudaError_t cudaMallocFromPoolAsync(void** memory,
-                                    std::size_t bytes,
-                                    cudaMemPool_t,
-                                    cudaStream_t stream)
+inline cudaError_t cudaMallocFromPoolAsync(void** memory,
+                                           std::size_t bytes,
+                                           cudaMemPool_t,
+                                           cudaStream_t stream)
 {
   return fake_on("cudaMallocFromPoolAsync", stream, [] {}) != cudaSuccess
            ? fake().failure
@@ -251,7 +251,7 @@ cudaError_t cudaMallocFromPoolAsync(void** memory,
                fake().world.ask(stream, [at, bytes] { std::memset(at, 0xcd, bytes); });
              });
 }
-cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream)
+inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream)
 {
   std::size_t const bytes = fake().memory.at(memory);
   auto const code = fake_on("cudaFreeAsync", stream, [memory, bytes] {
@@ -262,7 +262,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream)
   fake().world.finish(stream);  // as soon as may be: the worst for who still uses it
   return code;
 }
-cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned)
+inline cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned)
 {
   return fake_call("cudaHostAlloc", [&] {
     fake().unsafe("memory pinned in a way that ends a capture");
@@ -271,19 +271,19 @@ cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned)
     fake().pinned_ever += 1;
   });
 }
-cudaError_t cudaFreeHost(void* memory)
+inline cudaError_t cudaFreeHost(void* memory)
 {
   fake().rule(fake().pinned.erase(memory) == 1, "pinned memory freed twice, or never given");
   std::free(memory);
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(
+inline cudaError_t cudaMemcpyAsync(
   void* target, void const* source, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
   fake().rule(kind == cudaMemcpyHostToDevice, "a copy that is no upload");
   return fake_on("cudaMemcpyAsync", stream, [=] { std::memcpy(target, source, bytes); });
 }
-cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStream_t stream)
+inline cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStream_t stream)
 {
   return fake_on("cudaMemsetAsync", stream, [=] { std::memset(target, value, bytes); });
 }
