@@ -74,12 +74,16 @@ std::vector<SimtGrid> grids(std::uint64_t seed)
 {
   std::vector<SimtGrid> out;
   for (simt::Options const& options : simt::schedules(seed, 1)) {
-    out.push_back({1, 32, options});
-    out.push_back({3, 64, options});
-    out.push_back({2, 256, options});
+    out.push_back({2, 32, options});
+    if (!simt::has_tsan) {  // where each GPU thread is one of the machine
+      out.push_back({3, 64, options});
+      out.push_back({1, 256, options});
+    }
   }
   return out;
 }
+
+constexpr std::uint64_t seeds = simt::has_tsan ? 4 : 30;
 
 /// Makes one world for the host and one for each grid, and runs `launch` on all.
 template <class Make, class Launch>
@@ -231,7 +235,7 @@ LaunchLists index_runs(World& world)
 
 TEST_CASE("WriteWordsKernel: as on the host", "[device][plan_kernels]")
 {
-  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     check_same(seed, word_runs, words);
   }
 }
@@ -239,7 +243,7 @@ TEST_CASE("WriteWordsKernel: as on the host", "[device][plan_kernels]")
 TEST_CASE("CopyPagesKernel: as on the host, from no bytes to pieces of many shares",
           "[device][plan_kernels]")
 {
-  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     check_same(seed, page_copies, copies);
   }
 }
@@ -247,14 +251,14 @@ TEST_CASE("CopyPagesKernel: as on the host, from no bytes to pieces of many shar
 TEST_CASE("MoveRowsKernel: as on the host, chains in the order of the list",
           "[device][plan_kernels]")
 {
-  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     check_same(seed, row_moves, moves);
   }
 }
 
 TEST_CASE("CountUpKernel: as on the host, inside the slack", "[device][plan_kernels]")
 {
-  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     check_same(seed, index_runs, runs);
   }
 }

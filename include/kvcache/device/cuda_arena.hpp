@@ -136,7 +136,10 @@ class CudaArena {
     }
   }
 
-  [[nodiscard]] std::byte* data() const noexcept { return reinterpret_cast<std::byte*>(base_); }
+  [[nodiscard]] std::byte* data() const noexcept
+  {
+    return reinterpret_cast<std::byte*>(base_);  // NOLINT: the driver's addresses are numbers
+  }
   [[nodiscard]] std::size_t reserved() const noexcept { return reserved_; }
   [[nodiscard]] std::size_t mapped() const noexcept { return mapped_; }
 
