@@ -89,7 +89,9 @@ TEST_CASE("Pool: while a graph captures, a plan needs memory that was taken befo
 
   kvcache::Plan large;
   large.slot = 1;
-  large.ids.assign(3000, kvcache::PageId{1});
+  for (int i = 0; i < 3000; ++i) {
+    large.ids.push_back(kvcache::PageId{1});
+  }
   large.tables.push_back({kvcache::RowId{0}, 0, 3000, 0});
   auto const too_large = pool->apply(large, stream);
   REQUIRE_FALSE(too_large);
