@@ -187,7 +187,7 @@ LaunchLists row_moves(World& world)
   constexpr std::uint32_t rows = 32;
   std::uint32_t const row_bytes = 16 * random.between(1, random.below(2) == 0 ? 2 : 20);
   std::uint32_t const tile = rows * row_bytes;
-  std::uint32_t const tiles = random.between(1, random.below(8) == 0 ? World::bytes / tile : 12);
+  std::uint32_t const tiles = random.between(1, random.below(8) == 0 ? 15 : 6);
   std::uint32_t const places = random.between(2, rows);
   LaunchLists lists;
   std::vector<StridedCopy> out(some_count(random));
