@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <span>
 
-/// \file Pages as a padded rectangle with lengths, which vLLM's, FlashAttention's and TensorRT-LLM's kernels take.
+/// \file Pages as a padded rectangle with lengths, which vLLM's and FlashAttention's kernels take.
 ///
 ///   block_table   [ 7 3 5 0 ]   seq_lens   11        (pages of 4, width 4)
 ///                 [ 1 0 0 0 ]               3

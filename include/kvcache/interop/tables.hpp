@@ -6,7 +6,8 @@
 ///   native   int32 [table rows][row_pages], kept from step to step
 ///      |
 ///      +--> page_lists.hpp     indptr, indices, last_page_len     FlashInfer
-///      +--> block_table.hpp    rectangle and lengths              vLLM, FlashAttention, TensorRT-LLM
+///      +--> block_table.hpp    rectangle and lengths              vLLM, FlashAttention
+///      +--> offset_table.hpp   planes of K and V by number        TensorRT-LLM
 ///      +--> slot_mapping.hpp   a slot for each token to store     vLLM, FlashInfer's quantising append
 ///
 ///   auto const source = kvcache::TableSource::of(step.view());
@@ -23,9 +24,13 @@
 /// A token tree is a chunk like any other here: its rows lie one after the other, and all of them count. Who sees whom is
 /// a mask that the kernel takes apart from tables (`BatchView::token_mask`).
 ///
+/// The pool itself, as a tensor of strides that such a kernel is given beside the table: `layer_tensor.hpp`.
+///
 /// Cost: what is written. Each form has the body of a kernel beside it, one line or one token of work.
 
 #include <kvcache/interop/block_table.hpp>
+#include <kvcache/interop/layer_tensor.hpp>
+#include <kvcache/interop/offset_table.hpp>
 #include <kvcache/interop/page_lists.hpp>
 #include <kvcache/interop/slot_mapping.hpp>
 #include <kvcache/interop/table_source.hpp>
