@@ -26,6 +26,25 @@ namespace kvcache::inline v0_1 {
 template <class T>
 concept SlotNumber = std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t>;
 
+namespace detail {
+
+/// Whether `T` can number the slots of the pool.
+template <SlotNumber T>
+[[nodiscard]] Error check_slots(TableSource const& source) noexcept
+{
+  std::int64_t const last = std::int64_t{source.segment.num_pages} * source.page_tokens - 1;
+  if (last > std::numeric_limits<T>::max()) {
+    return {Why::bad_config,
+            "last slot of the pool",
+            last,
+            "an int32 slot_mapping numbers slots up to",
+            std::int64_t{std::numeric_limits<T>::max()}};
+  }
+  return {};
+}
+
+}  // namespace detail
+
 /// Fills one slot a token: page * page_tokens + offset, or -1 where nothing is to be stored, as behind the step's last
 /// token. The tokens of a tree have the slots of their own rows, in order; a slot has nothing to do with a position.
 /// **Shape** `slots[tokens]`. **Pre** the view's memory can be read from here. **Cost** O(slots). Allocates nothing.
@@ -41,13 +60,8 @@ template <SlotNumber T>
   if (slots.size() < tokens) {
     return detail::too_small("slot_mapping", slots.size(), tokens);
   }
-  std::int64_t const last = std::int64_t{source.segment.num_pages} * source.page_tokens - 1;
-  if (last > std::numeric_limits<T>::max()) {
-    return Error{Why::bad_config,
-                 "last slot of the pool",
-                 last,
-                 "an int32 slot_mapping numbers slots up to",
-                 std::int64_t{std::numeric_limits<T>::max()}};
+  if (Error const error = detail::check_slots<T>(source); error.why != Why::ok) {
+    return error;
   }
   for (std::size_t token = 0; token < slots.size(); ++token) {
     slots[token] = static_cast<T>(source.slot(static_cast<Index>(token)));
