@@ -335,6 +335,7 @@ TEST_CASE("examples/06: what the other forms cannot hold is refused by name", "[
   g.arrangement = Arrangement::layer_first;
   CHECK(vllm::check_contiguous(tensor_of<Tokens>(g)).why == kvcache::Why::ok);
   g.kv_heads = 1;
+  CHECK(vllm::check_contiguous(tensor_of<Planes>(g)).why == kvcache::Why::ok);
   g.page_tokens = 1;  // one row a page, in 256 bytes
   CHECK(vllm::check_contiguous(tensor_of<Tokens>(g)).why == kvcache::Why::ok);
   g.head_dim = 8;  // 32 bytes, padded to 128

@@ -26,10 +26,12 @@ struct RaggedSequence {
   kvcache::Index tokens = 0;  // of its chunk; 0: it is not in the step
 };
 
-template <kvcache::RowOrder Order = kvcache::RowOrder::hnd>
+template <kvcache::RowOrder Order = kvcache::RowOrder::hnd,
+          class T = kvcache::half,
+          std::int32_t Dim = 8>
 class RaggedBatch {
  public:
-  using Layout = kvcache::PagedHeads<kvcache::half, 8, kvcache::dynamic, Order>;
+  using Layout = kvcache::PagedHeads<T, Dim, kvcache::dynamic, Order>;
   using Index = kvcache::Index;
   static constexpr Index longest = 5000;
   static constexpr std::uint32_t table_rows = 90;
@@ -60,30 +62,31 @@ class RaggedBatch {
   {
     return {.layers = 2,
             .kv_heads = 3,
-            .head_dim = 8,
+            .head_dim = Dim,
             .page_tokens = page_tokens_,
             .arrangement = arrangement_};
   }
   [[nodiscard]] kvcache::BatchView<Layout> view() const { return pool_[0].view(); }
+  [[nodiscard]] std::size_t arena_bytes() const { return pool_[0].arena_bytes(); }
+  [[nodiscard]] kvcache::Footprint const& footprint() const { return pool_[0].footprint(); }
   [[nodiscard]] std::vector<RaggedSequence> const& sequences() const { return sequences_; }
   /// The sequences of the step, in its order.
   [[nodiscard]] std::vector<RaggedSequence> const& chunks() const { return chunks_; }
 
   /// What another engine is told of one layer: strides of its own shape, and where the layer of page 0 begins. Pages
   /// that hold all layers have that many times the stride.
-  [[nodiscard]] ForeignLayer<kvcache::half> foreign(std::int32_t layer) const
+  [[nodiscard]] ForeignLayer<T> foreign(std::int32_t layer) const
   {
     auto const b = static_cast<std::size_t>(page_tokens_);
     auto const heads = static_cast<std::size_t>(geometry().kv_heads);
-    constexpr std::size_t dim = 8;
+    constexpr std::size_t dim = Dim;
     kvcache::Footprint const& f = pool_[0].footprint();
     bool const dense = arrangement_ == kvcache::Arrangement::layer_first;
-    std::size_t const page = (dense ? f.layer_bytes() : f.page_bytes()) / sizeof(kvcache::half);
-    auto const* const k =
-      reinterpret_cast<kvcache::half const*>(pool_[0].page(kvcache::zero_page, layer));
+    std::size_t const page = (dense ? f.layer_bytes() : f.page_bytes()) / sizeof(T);
+    auto const* const k = reinterpret_cast<T const*>(pool_[0].page(kvcache::zero_page, layer));
     switch (Order) {
       case kvcache::RowOrder::hnd:  // a tile a head, padded to 128 bytes
-        return {k, k + b * dim, page, f.tile_bytes / sizeof(kvcache::half), dim, page_tokens_};
+        return {k, k + b * dim, page, f.tile_bytes / sizeof(T), dim, page_tokens_};
       case kvcache::RowOrder::planes:  // [P, 2, H, b, D]
         return {k, k + heads * b * dim, page, b * dim, dim, page_tokens_};
       case kvcache::RowOrder::nhd:  // [P, 2, b, H, D]

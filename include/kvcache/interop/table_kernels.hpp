@@ -143,8 +143,7 @@ struct PageListsKernel {
       for (Index at = block.warp().index(); at < block.threads() && i + at < end; at += warps) {
         write_page_list(team, source, i + at, firsts[at], indptr, indices, last_page_len);
       }
-      first += sum.total;
-      block.sync();  // before the next round writes `firsts`
+      first += sum.total;  // the barriers of the next sum keep `firsts` until all have read them
     }
   }
 };

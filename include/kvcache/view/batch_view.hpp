@@ -91,6 +91,25 @@ struct BatchView {
     lengths[token_row[chunk_first[c]]] = rows;
   }
 
+  /// Where K of `token`'s row is stored for (layer, KV head); V is `map.value_elements()` behind it. Null where nothing is
+  /// to be stored: for padding, and where the table has no page that may be written. **Cost** a few loads, one division.
+  KVCACHE_HOST_DEVICE element* row_of(std::int32_t layer, std::int32_t head, Index token) const
+  {
+    Index const index = token_index[token];
+    auto const l = static_cast<std::uint32_t>(layer);
+    auto const h = static_cast<std::uint32_t>(head);
+    Index const p = index / map.tokens.get();
+    if (index < 0 || static_cast<std::uint32_t>(p) >= segment.row_stride) {
+      return nullptr;
+    }
+    std::uint32_t const page = segment.entry(l, h, token_row[token], static_cast<std::uint32_t>(p));
+    if (page == 0 || page >= segment.num_pages) {
+      return nullptr;  // page 0 is read-only zeros
+    }
+    return reinterpret_cast<element*>(segment.tile(l, h, page)) +
+           static_cast<std::size_t>(index - p * map.tokens.get()) * map.row_elements();
+  }
+
   /// Stores K and V of `token`'s row for (layer, KV head); each member of `team` stores a part.
   /// Padding, and entries that are no page of the pool, are skipped. **Shape** k, v `(head_dim)`.
   /// **Units** `U` is float or the element type. **Cost** one row written.
@@ -98,20 +117,11 @@ struct BatchView {
   KVCACHE_HOST_DEVICE void append(
     T const& team, std::int32_t layer, std::int32_t head, Index token, U const* k, U const* v) const
   {
-    Index const index = token_index[token];
-    if (index < 0) {
+    element* const keys = row_of(layer, head, token);
+    if (keys == nullptr) {
       return;
     }
-    auto const l = static_cast<std::uint32_t>(layer);
-    auto const h = static_cast<std::uint32_t>(head);
-    Index const p = index / map.tokens.get();
-    std::uint32_t const page = segment.entry(l, h, token_row[token], static_cast<std::uint32_t>(p));
-    if (page == 0 || page >= segment.num_pages) {
-      return;  // page 0 is read-only zeros
-    }
-    auto* const keys = reinterpret_cast<element*>(segment.tile(l, h, page)) +
-                       static_cast<std::size_t>(index - p * map.tokens.get()) * map.row_elements();
-    auto* const values = keys + map.value_elements();
+    element* const values = keys + map.value_elements();
     for (std::int32_t d = team.rank(); d < map.dim.get(); d += team.size()) {
       if constexpr (std::is_same_v<U, element>) {
         keys[d] = k[d];
