@@ -77,12 +77,12 @@ class Step {
     return done;
   }
 
-  /// What the kernels see. **Pre** `submit` succeeded.
+  /// What the kernels of this step see; a captured graph keeps `view().of({})`. **Pre** `submit` succeeded.
   [[nodiscard]] View view() const
   {
     KVCACHE_EXPECTS(state_ != nullptr && submitted_,
                     "kvcache: Step::view() needs a submitted step; call submit() first");
-    return state_->pool.view(plan().slot);
+    return state_->pool.view(plan().slot).of(plan().step);
   }
   /// What the step asked of the pool. **Pre** `submit` succeeded. Valid until the step is over.
   [[nodiscard]] Plan const& plan() const

@@ -18,7 +18,7 @@ namespace kvcache::inline v0_1::detail {
 struct SlotArrays {
   std::uint64_t* masks;  ///< `[max tokens]`
   std::byte** cell;      ///< what the slot's launches are told: where its block is
-  Index* counts;         ///< {tokens, chunks}
+  Index* counts;         ///< {tokens, chunks, the step's number}
   Index* firsts;         ///< `[max chunks + 1]`
   std::uint32_t* rows;   ///< `[max tokens]`
   Index* indices;        ///< `[max tokens]`
@@ -26,6 +26,8 @@ struct SlotArrays {
 
 /// Bytes from the start of the meta block. A value.
 struct MetaMap {
+  static constexpr std::size_t num_counts = 3;
+
   std::size_t table_entries;
   std::size_t layers;
   std::size_t max_sequences;
@@ -42,7 +44,7 @@ struct MetaMap {
   [[nodiscard]] std::size_t counts_at() const noexcept { return 8 * max_tokens + 8; }
   [[nodiscard]] std::size_t rows_at() const noexcept
   {
-    return counts_at() + 4 * (2 + max_sequences + 1);
+    return counts_at() + 4 * (num_counts + max_sequences + 1);
   }
   /// Bytes from one slot to the next: a multiple of 8, as masks and cells need.
   [[nodiscard]] std::size_t slot_bytes() const noexcept
@@ -62,7 +64,7 @@ struct MetaMap {
     return {reinterpret_cast<std::uint64_t*>(first),
             reinterpret_cast<std::byte**>(first + 8 * max_tokens),
             counts,
-            counts + 2,
+            counts + num_counts,
             rows,
             reinterpret_cast<Index*>(rows) + max_tokens};
   }

@@ -70,7 +70,7 @@ struct BlockMap {
     lists.runs = list(plan.chunks.size(), sizeof(IndexRun));
     masks_at = list(masked_words, sizeof(std::uint64_t)).at;
     ids_at = list(plan.ids.size(), sizeof(PageId)).at;
-    counts_at = list(2 + plan.chunks.size() + 1, sizeof(Index)).at;
+    counts_at = list(MetaMap::num_counts + plan.chunks.size() + 1, sizeof(Index)).at;
     rows_at = list(row_words, sizeof(Index)).at;
     bytes = at;
   }
@@ -84,7 +84,8 @@ struct BlockMap {
     std::size_t const chunks = max_rows < max_tokens ? max_rows : max_tokens;
     std::size_t const each =
       sizeof(WordRun) + 5 * records * sizeof(StridedCopy) + sizeof(IndexRun) + 2 * sizeof(Index);
-    return sizeof(LaunchLists) + own_runs * sizeof(WordRun) + 3 * sizeof(Index) + chunks * each +
+    return sizeof(LaunchLists) + own_runs * sizeof(WordRun) +
+           (MetaMap::num_counts + 1) * sizeof(Index) + chunks * each +
            max_tokens * (sizeof(std::uint64_t) + sizeof(Index));
   }
 };
@@ -137,7 +138,7 @@ inline void write_block(Plan const& plan,
                 map.ids_at + sizeof(PageId) * delta.ids_at,
                 delta.count};
   }
-  *words++ = {to.slot.counts, map.counts_at, 2 + plan.chunks.size() + 1};
+  *words++ = {to.slot.counts, map.counts_at, MetaMap::num_counts + plan.chunks.size() + 1};
   *words++ = {reinterpret_cast<std::int32_t*>(to.slot.rows), map.rows_at, map.row_words};
   // Padding has no row and no place, and both are written as the same word.
   *words++ = {to.slot.indices + map.tokens,
@@ -166,12 +167,14 @@ inline void write_block(Plan const& plan,
   }
   counts[0] = static_cast<Index>(map.tokens);
   counts[1] = static_cast<Index>(plan.chunks.size());
+  counts[2] = static_cast<Index>(plan.step.value);
+  Index* const firsts = counts + MetaMap::num_counts;
   std::size_t token = 0;
   for (std::size_t c = 0; c < plan.chunks.size(); ++c) {
     PlannedChunk const& chunk = plan.chunks[c];
     std::uint32_t const row = chunk.row.value;
     std::size_t const end = token + static_cast<std::size_t>(chunk.tokens);
-    counts[2 + c] = static_cast<Index>(token);
+    firsts[c] = static_cast<Index>(token);
     // All of it is accepted, until a kernel says otherwise: its end is the length.
     runs[c] = {
       to.lengths + row, to.slot.indices + token, chunk.first_index, chunk.slack, chunk.tokens};
@@ -182,7 +185,7 @@ inline void write_block(Plan const& plan,
       rows[token] = row;
     }
   }
-  counts[2 + plan.chunks.size()] = static_cast<Index>(token);
+  firsts[plan.chunks.size()] = static_cast<Index>(token);
   for (; token < map.row_words; ++token) {  // a captured graph may visit more tokens than there are
     rows[token] = nil;
   }

@@ -10,6 +10,7 @@
 #include <kvcache/view/team.hpp>
 #include <kvcache/view/tile_view.hpp>
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -50,7 +51,7 @@ struct BatchView {
 
   SegmentView segment;
   Map map;
-  Index const* counts;             ///< {tokens, chunks} of the step
+  Index const* counts;             ///< {tokens, chunks, number} of the step
   std::uint32_t const* token_row;  ///< `[max tokens]` table row, `nil` for padding
   Index const* token_index;        ///< `[max tokens]` place in the sequence, negative for padding
   Index const* chunk_first;        ///< `[max chunks + 1]` first token of each chunk
@@ -58,6 +59,22 @@ struct BatchView {
   /// `[max tokens]` who sees whom in a token tree: bit i says that the token sees the i-th token of its chunk, itself
   /// (the highest bit) and its ancestors. 0: no tree, the token sees every row up to its own. Null: no trees at all.
   std::uint64_t const* token_mask = nullptr;
+  /// The number of the step that the view was made for, or 0 for whichever step the arrays hold, as a captured graph
+  /// wants. In builds without `NDEBUG` kernels assert that it is the one.
+  std::uint32_t step = 0;
+
+  /// This view for one step alone, or for any: `of({})`.
+  [[nodiscard]] KVCACHE_HOST_DEVICE BatchView of(StepId of_step) const
+  {
+    BatchView view = *this;
+    view.step = static_cast<std::uint32_t>(of_step.value);
+    return view;
+  }
+  /// Whether the arrays hold another step by now: whoever kept the view would write that step's rows. **Cost** one load.
+  [[nodiscard]] KVCACHE_HOST_DEVICE bool stale() const
+  {
+    return step != 0 && static_cast<std::uint32_t>(counts[2]) != step;
+  }
 
   KVCACHE_HOST_DEVICE Index num_tokens() const { return counts[0]; }
   KVCACHE_HOST_DEVICE Index num_chunks() const { return counts[1]; }
@@ -95,6 +112,7 @@ struct BatchView {
   /// to be stored: for padding, and where the table has no page that may be written. **Cost** a few loads, one division.
   KVCACHE_HOST_DEVICE element* row_of(std::int32_t layer, std::int32_t head, Index token) const
   {
+    assert(!stale() && "kvcache: this view is of a step that is over; take the new step's");
     Index const index = token_index[token];
     auto const l = static_cast<std::uint32_t>(layer);
     auto const h = static_cast<std::uint32_t>(head);
@@ -207,6 +225,7 @@ struct BatchView {
   /// See `Tiles`. **Pre** the view outlives the range. Padding has no tiles.
   KVCACHE_HOST_DEVICE Tiles tiles(std::int32_t layer, std::int32_t head, Index token) const&
   {
+    assert(!stale() && "kvcache: this view is of a step that is over; take the new step's");
     Index const index = token_index[token];
     return {this, layer, head, token_row[token], index < 0 ? 0 : index + 1, hidden(token)};
   }
