@@ -16,8 +16,9 @@
 ///
 /// How many tokens there are, where their rows lie and which positions they have is read on the device: a captured launch
 /// serves every later step of its slot, ragged batches, drafts and trees of drafts included. Padding is skipped, and so is
-/// what `BatchView::append` would not store. A block a token at a time, on any grid; the threads of a block have the
-/// row's parts of 16 bytes in turns, heads after heads, as they lie in the projections' output.
+/// what `BatchView::append` would not store. A block a token at a time, on any grid: it puts the cosines and sines of the
+/// token's position into shared memory, once for all heads; then its threads have the rows' parts of 16 bytes in turns, head
+/// after head, as they lie in the projections' output.
 
 namespace kvcache::inline v0_1 {
 
@@ -38,7 +39,7 @@ struct HeadRows {
 /// See the file comment. **Units** `U` is float, `half`, `bfloat16`, or any type with `ElementTraits`; turning is done in
 /// float, and what is not turned and not converted is copied bit for bit.
 /// **Pre** `k.heads == v.heads`, the KV heads of the view; `q_out` is `q` itself or does not overlap it.
-/// **Cost** reads and writes each element once, in pieces of 16 bytes where the addresses allow it; angles once a head.
+/// **Cost** reads and writes each element once, in pieces of 16 bytes where the addresses allow it; angles once a token.
 template <class Layout, class U>
 struct AppendKernel {
   using element = typename Layout::element;
@@ -52,7 +53,10 @@ struct AppendKernel {
   HeadRows<U const> q{};  ///< turned into `q_out`; without heads: no Q
   HeadRows<U> q_out{};
 
-  [[nodiscard]] static constexpr std::size_t shared_bytes(std::int32_t) { return 0; }
+  [[nodiscard]] std::size_t shared_bytes(std::int32_t) const
+  {
+    return static_cast<std::size_t>(rope.dims) * sizeof(float);
+  }
   template <ThreadBlock B>
   KVCACHE_HOST_DEVICE void operator()(B& block) const
   {
@@ -62,28 +66,38 @@ struct AppendKernel {
     std::int32_t const of_k = k.heads * turned.count;
     std::int32_t const of_kv = of_k + v.heads * plain.count;
     std::int32_t const of_all = of_kv + q.heads * turned.count;
+    auto* const turns = reinterpret_cast<float*>(block.shared());
     Index const tokens = kv.num_tokens();
     for (Index token = block.index(); token < tokens; token += block.blocks()) {
-      Index const position = kv.position(token);
       if (kv.index(token) < 0) {
-        continue;
+        continue;  // the whole block
+      }
+      if (rope.dims != 0) {
+        block.sync();  // the token before has been turned
+        Index const position = kv.position(token);
+        for (std::int32_t pair = block.thread(); pair < rope.dims / 2; pair += block.threads()) {
+          Rope::Turn const turn = rope.turn(position, pair);
+          turns[pair] = turn.cos;
+          turns[rope.dims / 2 + pair] = turn.sin;
+        }
+        block.sync();
       }
       for (std::int32_t i = block.thread(); i < of_all; i += block.threads()) {
         if (i < of_k) {
           std::int32_t const head = i / turned.count;
           if (element* const to = kv.row_of(layer, head, token)) {
-            store(k.row(token, head, dim), to, rope, turned, position, i - head * turned.count);
+            store(k.row(token, head, dim), to, rope, turned, turns, i - head * turned.count);
           }
         } else if (i < of_kv) {
           std::int32_t const head = (i - of_k) / plain.count;
           if (element* const to = kv.row_of(layer, head, token)) {
             std::int32_t const u = i - of_k - head * plain.count;
-            store(v.row(token, head, dim), to + kv.map.value_elements(), {}, plain, position, u);
+            store(v.row(token, head, dim), to + kv.map.value_elements(), {}, plain, turns, u);
           }
         } else {
           std::int32_t const head = (i - of_kv) / turned.count;
           std::int32_t const u = i - of_kv - head * turned.count;
-          store(q.row(token, head, dim), q_out.row(token, head, dim), rope, turned, position, u);
+          store(q.row(token, head, dim), q_out.row(token, head, dim), rope, turned, turns, u);
         }
       }
     }
@@ -95,13 +109,13 @@ struct AppendKernel {
                                         Out* out,
                                         Rope const& rope,
                                         detail::RowUnits const& units,
-                                        Index position,
+                                        float const* turns,
                                         std::int32_t u)
   {
     if (units.wide) {
-      detail::store_unit<run>(in, out, rope, units, position, u);
+      detail::store_unit<run>(in, out, rope, units, turns, u);
     } else {
-      detail::store_unit<1>(in, out, rope, units, position, u);
+      detail::store_unit<1>(in, out, rope, units, turns, u);
     }
   }
 };

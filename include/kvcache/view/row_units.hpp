@@ -97,13 +97,21 @@ struct RowUnits {
   }
 };
 
-/// Stores unit `u` of a row in runs of `W`. **Pre** `in == out`, or they do not overlap.
+/// Stores unit `u` of a row in runs of `W`. `turns` are the dims/2 cosines of the token's position, then as many sines.
+/// **Pre** `in == out`, or they do not overlap.
 template <std::int32_t W, class In, class Out>
-KVCACHE_HOST_DEVICE void store_unit(
-  In const* in, Out* out, Rope const& rope, RowUnits const& units, Index position, std::int32_t u)
+KVCACHE_HOST_DEVICE void store_unit(In const* in,
+                                    Out* out,
+                                    Rope const& rope,
+                                    RowUnits const& units,
+                                    float const* turns,
+                                    std::int32_t u)
 {
   constexpr auto to_float = [](In x) { return ElementTraits<In>::to_float(x); };
   constexpr auto to_out = [](float x) { return ElementTraits<Out>::from_float(x); };
+  auto const turn = [&](std::int32_t pair) {
+    return Rope::Turn{turns[pair], turns[rope.dims / 2 + pair]};
+  };
   Run<In, W> x;
   Run<Out, W> done;
   if (u >= units.turned) {
@@ -124,7 +132,7 @@ KVCACHE_HOST_DEVICE void store_unit(
     for (std::int32_t i = 0; i + 1 < W; i += 2) {
       float a = to_float(x[i]);
       float b = to_float(x[i + 1]);
-      Rope::apply(rope.turn(position, (u * W + i) / 2), a, b);
+      Rope::apply(turn((u * W + i) / 2), a, b);
       done[i] = to_out(a);
       done[i + 1] = to_out(b);
     }
@@ -141,7 +149,7 @@ KVCACHE_HOST_DEVICE void store_unit(
   for (std::int32_t i = 0; i < W; ++i) {
     float a = to_float(x[i]);
     float b = to_float(y[i]);
-    Rope::apply(rope.turn(position, u * W + i), a, b);
+    Rope::apply(turn(u * W + i), a, b);
     done[i] = to_out(a);
     done_too[i] = to_out(b);
   }
