@@ -191,7 +191,7 @@ void check(Case const& c, std::uint64_t seed, simt::Options const& schedule)
 
 template <RowOrder Order, class T, std::int32_t Dim, class U>
 struct Types {
-  static void run(std::uint64_t seed)
+  static void verify(std::uint64_t seed)
   {
     constexpr RopeStyle halves = RopeStyle::halves;
     constexpr RopeStyle pairs = RopeStyle::pairs;
@@ -224,7 +224,7 @@ TEMPLATE_TEST_CASE("Append kernel: a step's rows, turned by the definition, bit 
                    (Types<RowOrder::nhd, kvcache::half, 24, kvcache::half>))
 {
   for (std::uint64_t seed = first_seed; seed < first_seed + 300; seed += 100) {
-    TestType::run(seed);
+    TestType::verify(seed);
   }
 }
 

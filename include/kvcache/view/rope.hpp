@@ -4,8 +4,7 @@
 #include <kvcache/core/config.hpp>
 #include <kvcache/core/ids.hpp>
 
-#include <math.h>
-
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -41,7 +40,7 @@ struct Rope {
   /// Without a table. **Pre** `theta` > 0.
   [[nodiscard]] static Rope of(RopeStyle style, std::int32_t dims, float theta)
   {
-    return {style, dims, nullptr, 0, log2f(theta)};
+    return {style, dims, nullptr, 0, ::log2f(theta)};
   }
 
   /// How pair `pair` turns. Positions past the table take its last row: no position leads out of it. **Pre** `position >= 0`.
@@ -54,8 +53,8 @@ struct Rope {
       return {at[0], at[dims / 2]};
     }
     float const exponent = -2.0F * static_cast<float>(pair) / static_cast<float>(dims);
-    float const angle = static_cast<float>(position) * exp2f(exponent * log2_theta);
-    return {cosf(angle), sinf(angle)};
+    float const angle = static_cast<float>(position) * ::exp2f(exponent * log2_theta);
+    return {::cosf(angle), ::sinf(angle)};
   }
 
   /// Turns two elements that belong together.
