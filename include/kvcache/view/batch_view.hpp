@@ -61,19 +61,19 @@ struct BatchView {
   std::uint64_t const* token_mask = nullptr;
   /// The number of the step that the view was made for, or 0 for whichever step the arrays hold, as a captured graph
   /// wants. In builds without `NDEBUG` kernels assert that it is the one.
-  std::uint32_t step = 0;
+  std::uint64_t step = 0;
 
   /// This view for one step alone, or for any: `of({})`.
   [[nodiscard]] KVCACHE_HOST_DEVICE BatchView of(StepId of_step) const
   {
     BatchView view = *this;
-    view.step = static_cast<std::uint32_t>(of_step.value);
+    view.step = of_step.value;
     return view;
   }
   /// Whether the arrays hold another step by now: whoever kept the view would write that step's rows. **Cost** one load.
   [[nodiscard]] KVCACHE_HOST_DEVICE bool stale() const
   {
-    return step != 0 && static_cast<std::uint32_t>(counts[2]) != step;
+    return step != 0 && static_cast<std::uint32_t>(counts[2]) != static_cast<std::uint32_t>(step);
   }
 
   KVCACHE_HOST_DEVICE Index num_tokens() const { return counts[0]; }
