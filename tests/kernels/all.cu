@@ -4,12 +4,30 @@
 #include <kvcache/device/cuda_launch.cuh>
 #include <kvcache/device/move_rows_kernel.hpp>
 #include <kvcache/device/plan_kernels.hpp>
+#include <kvcache/interop/gather_kernel.hpp>
+#include <kvcache/interop/table_kernels.hpp>
+#include <kvcache/layout/paged_heads.hpp>
+#include <kvcache/view/append_kernel.hpp>
+#include <kvcache/view/zero_pages_kernel.hpp>
 
 namespace kvcache::inline v0_1::detail {
+
+using Bf16 = PagedHeads<bfloat16, 128, 16>;
+using AnyF16 = PagedHeads<half>;
 
 template __global__ void run_kernel(WriteWordsKernel);
 template __global__ void run_kernel(CopyPagesKernel);
 template __global__ void run_kernel(CountUpKernel);
 template __global__ void run_kernel(MoveRowsKernel);
+template __global__ void run_kernel(ZeroPagesKernel);
+template __global__ void run_kernel(AppendKernel<Bf16, bfloat16>);
+template __global__ void run_kernel(AppendKernel<AnyF16, float>);
+template __global__ void run_kernel(GatherKernel<Bf16>);
+template __global__ void run_kernel(GatherKernel<AnyF16>);
+template __global__ void run_kernel(BlockTableKernel);
+template __global__ void run_kernel(OffsetTableKernel);
+template __global__ void run_kernel(PageListsKernel);
+template __global__ void run_kernel(SlotMappingKernel<std::int32_t>);
+template __global__ void run_kernel(SlotMappingKernel<std::int64_t>);
 
 }  // namespace kvcache::inline v0_1::detail

@@ -44,10 +44,10 @@ awk -v ceilings="$here/ceilings.txt" '
     while ((getline line < ceilings) > 0) {
       if (line !~ /^#/ && split(line, f, " ") == 4) { registers[f[1]] = f[2]; shared[f[1]] = f[3]; stack[f[1]] = f[4] }
     }
-    printf "%-52s %-8s %9s %7s %6s\n", "kernel", "target", "registers", "shared", "stack"
+    printf "%-62s %-8s %9s %7s %6s\n", "kernel", "target", "registers", "shared", "stack"
   }
   {
-    printf "%-52s %-8s %9d %7d %6d\n", $1, $2, $3, $4, $5
+    printf "%-62s %-8s %9d %7d %6d\n", $1, $2, $3, $4, $5
     seen[$1] = 1; n++
     if (!($1 in registers)) { complain($1 " has no line in ceilings.txt"); next }
     if ($6 != 0) complain($1 " spills " $6 " bytes on " $2)

@@ -40,6 +40,8 @@ struct GatherKernel {
   std::int64_t token_stride;  ///< elements
   std::int64_t head_stride;   ///< elements
 
+  static constexpr std::int32_t max_threads = 256;  ///< of a block
+
   [[nodiscard]] static constexpr std::size_t shared_bytes(std::int32_t) { return 0; }
   template <ThreadBlock B>
   KVCACHE_HOST_DEVICE void operator()(B& block) const

@@ -41,6 +41,8 @@ struct BlockTableKernel {
   Index width;
   std::int32_t padding;
 
+  static constexpr std::int32_t max_threads = 256;  ///< of a block
+
   [[nodiscard]] static constexpr std::size_t shared_bytes(std::int32_t) { return 0; }
   template <ThreadBlock B>
   KVCACHE_HOST_DEVICE void operator()(B& block) const
@@ -65,6 +67,8 @@ struct OffsetTableKernel {
   Index width;
   PlaneNumbers planes;
 
+  static constexpr std::int32_t max_threads = 256;  ///< of a block
+
   [[nodiscard]] static constexpr std::size_t shared_bytes(std::int32_t) { return 0; }
   template <ThreadBlock B>
   KVCACHE_HOST_DEVICE void operator()(B& block) const
@@ -87,6 +91,8 @@ struct SlotMappingKernel {
   T* slots;
   Index tokens;
 
+  static constexpr std::int32_t max_threads = 256;  ///< of a block
+
   [[nodiscard]] static constexpr std::size_t shared_bytes(std::int32_t) { return 0; }
   template <ThreadBlock B>
   KVCACHE_HOST_DEVICE void operator()(B& block) const
@@ -107,6 +113,8 @@ struct PageListsKernel {
   std::int32_t* indices;
   std::int32_t* last_page_len;
   Index lines;
+
+  static constexpr std::int32_t max_threads = 256;  ///< of a block
 
   [[nodiscard]] static constexpr std::size_t shared_bytes(std::int32_t threads)
   {

@@ -53,6 +53,8 @@ struct AppendKernel {
   HeadRows<U const> q{};  ///< turned into `q_out`; without heads: no Q
   HeadRows<U> q_out{};
 
+  static constexpr std::int32_t max_threads = 256;  ///< of a block
+
   [[nodiscard]] std::size_t shared_bytes(std::int32_t) const
   {
     return static_cast<std::size_t>(rope.dims) * sizeof(float);

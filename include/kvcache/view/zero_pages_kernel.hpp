@@ -26,6 +26,8 @@ struct ZeroPagesKernel {
   Index const* count;  ///< on the device, so that a captured launch serves any list
   Index most;          ///< places of `pages`; a larger count is cut
 
+  static constexpr std::int32_t max_threads = 256;  ///< of a block
+
   [[nodiscard]] static constexpr std::size_t shared_bytes(std::int32_t) { return 0; }
   template <ThreadBlock B>
   KVCACHE_HOST_DEVICE void operator()(B& block) const
