@@ -59,6 +59,9 @@ struct Bar {
   std::function<std::function<Round()>()> prepare;
 };
 
+/// What `prepare` throws where the library has not yet what the bar measures: neither a pass nor a failure.
+struct NotBuilt {};
+
 /// The registry, in the order of registration.
 inline std::vector<Bar>& bars()
 {

@@ -36,6 +36,7 @@ struct Outcome {
   int kept = 0;
   int discarded = 0;
   bool pass = false;
+  bool built = true;
   std::string trouble;
 };
 
@@ -95,6 +96,10 @@ void measure(Bar const& bar, int rounds, Outcome& outcome)
 void print(Outcome const& outcome)
 {
   Bar const& bar = *outcome.bar;
+  if (!outcome.built) {
+    std::printf("%-5s %-66s not built\n", bar.bar.c_str(), bar.what.c_str());
+    return;
+  }
   std::printf("%-5s %-66s %7.3f  %s %-6.4g %-4s  %2d kept %2d out  %.3f..%.3f",
               bar.bar.c_str(),
               bar.what.c_str(),
@@ -141,7 +146,11 @@ bool write_json(std::string const& path, std::vector<Outcome> const& outcomes)
     file << (i == 0 ? "\n" : ",\n") << "  {\"bar\": " << quoted(bar.bar)
          << ", \"what\": " << quoted(bar.what) << ", \"value\": " << value
          << ", \"better\": " << (bar.higher_is_better ? "\"higher\"" : "\"lower\"")
-         << ", \"pass\": " << (outcomes[i].pass ? "true" : "false") << "}";
+         << ", \"pass\": "
+         << (!outcomes[i].built ? "null"
+             : outcomes[i].pass ? "true"
+                                : "false")
+         << "}";
   }
   file << "\n]\n";
   file.close();
@@ -241,6 +250,8 @@ int main(int argc, char** argv)
     outcome.bar = &bar;
     try {
       measure(bar, arguments.rounds, outcome);
+    } catch (kvcache_bench::NotBuilt const&) {
+      outcome.built = false;
     } catch (std::exception const& error) {
       outcome.trouble = error.what();
     }
@@ -254,8 +265,8 @@ int main(int argc, char** argv)
     std::fprintf(stderr, "kvcache_bench: cannot write --json %s\n", arguments.json.c_str());
     return 2;
   }
-  auto const failed =
-    std::count_if(outcomes.begin(), outcomes.end(), [](Outcome const& o) { return !o.pass; });
+  auto const failed = std::count_if(
+    outcomes.begin(), outcomes.end(), [](Outcome const& o) { return o.built && !o.pass; });
   std::printf("%zu bars, %zu failed\n", outcomes.size(), static_cast<std::size_t>(failed));
   return failed == 0 ? 0 : 1;
 }

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # tests/nvcc/run.sh [BUILD]: the library under nvcc, warnings as errors.
-#   - a unit for each room of include/kvcache with all of its headers, one for the umbrella headers, and examples/01 in CUDA:
-#     for sm_80, sm_90, sm_90a and sm_100, in one call;
+#   - a unit for each room of include/kvcache with all of its headers, and one for the umbrella headers: for sm_80, sm_90,
+#     sm_90a and sm_100, in one call;
 #   - the same headers beside the toolkit's, by the host compiler alone; the twins of the converts agree with the toolkit's own;
 #   - every instruction of core/isa in one kernel, also for targets that have what those four lack, and that they use it;
 #   - every kernel that is shipped: tests/kernels/run.sh;
 #   - what cuda.cuh with one layout costs the compiler for each of these, and what view.hpp adds to a file (printed, no bar);
-#   - the programs here and those of tests/gpu also run where there is a GPU.
+#   - the programs here, those of tests/gpu and examples/01 in CUDA, which also run where there is a GPU.
 # Without nvcc it says so; that is a failure when CI is set.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -40,8 +40,7 @@ done
 printf '#include <%s>\n' kvcache/*.hpp kvcache/*.cuh >"$build/units/umbrellas.cu"
 cd "$build/units"
 headers=$(cat ./*.cu | wc -l)
-cp "$root/examples/01_plug_into_your_kernel.cu" .
-"$nvcc" "${flags[@]}" "${gencode[@]}" "-I$root/examples" --threads "$(nproc)" -c ./*.cu
+"$nvcc" "${flags[@]}" "${gencode[@]}" --threads "$(nproc)" -c ./*.cu
 for unit in *.cu; do
   [ -s "${unit%.cu}.o" ] || { echo "nvcc: $unit gave no object" >&2; exit 1; }
 done
@@ -96,7 +95,7 @@ for file in without with; do
     "$(for i in 1 2 3; do seconds_of -arch=sm_90 "$build/$file.cu"; done | sort -n | head -1) s of CPU, the least of three"
 done
 
-for source in tests/nvcc/append_and_read tests/nvcc/isa tests/gpu/plans; do
+for source in examples/01_plug_into_your_kernel tests/nvcc/append_and_read tests/nvcc/isa tests/gpu/plans; do
   program=$(basename "$source")
   objects=()
   [ "$program" != isa ] || objects=("$build/isa_twins.o")
