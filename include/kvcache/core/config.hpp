@@ -15,6 +15,14 @@
 #define KVCACHE_HOST_DEVICE
 #endif
 
+/// Before a loop whose counter indexes an array of registers: these have no addresses, so an array that some loop goes
+/// through by a number of the run time lies in memory.
+#if defined(__CUDA_ARCH__)
+#define KVCACHE_UNROLL _Pragma("unroll")
+#else
+#define KVCACHE_UNROLL
+#endif
+
 /// 1: the facade recounts everything after each call that may have changed it, and a broken invariant ends in the
 /// failure hook. **Cost** O(all state) a call: pages, tokens and spans. 0: no code at all. Debug builds have 1, as
 /// they have `assert`; define it to choose. Nothing changes its size, but say the same in all files of a program.
