@@ -13,9 +13,21 @@ namespace kvcache::inline v0_1 {
 
 namespace detail {
 
+/// Blocks of `Kernel` that are to share a multiprocessor: its `blocks_beside`; 0 leaves it to the compiler.
+template <class Kernel>
+constexpr int blocks_beside()
+{
+  if constexpr (requires { Kernel::blocks_beside; }) {
+    return Kernel::blocks_beside;
+  } else {
+    return 0;
+  }
+}
+
 /// The threads of a block of `Kernel`, at most: what the compiler gives registers to.
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::max_threads) run_kernel(Kernel const kernel)
+__global__ void __launch_bounds__(Kernel::max_threads, blocks_beside<Kernel>())
+  run_kernel(Kernel const kernel)
 {
   CudaBlock block;
   kernel(block);
