@@ -56,6 +56,7 @@ class PagedPool {
   {
     std::mt19937_64 random(seed);
     map_ = Layout::map(geometry_);
+    footprint_ = Layout::footprint(geometry_);
     std::uint32_t pages = 0;
     for (Index const length : lengths_) {
       std::uint32_t const n = pages_of(length);
@@ -63,13 +64,12 @@ class PagedPool {
       row_stride_ = std::max(row_stride_, n);
     }
     row_stride_ += 2;  // entries behind a sequence's pages are no pages
-    std::uint32_t const per_page =
-      static_cast<std::uint32_t>(geometry_.layers) * static_cast<std::uint32_t>(geometry_.kv_heads);
     num_pages_ = pages + 3;
-    bytes_ = static_cast<std::size_t>(num_pages_) * per_page * map_.tile_bytes();
+    bytes_ = footprint_.pool_bytes(num_pages_ - 1);
     memory_.resize(bytes_ / sizeof(Line));
     spoil(poison);
-    std::memset(base(), 0, static_cast<std::size_t>(per_page) * map_.tile_bytes());
+    std::memset(
+      base(), 0, static_cast<std::size_t>(footprint_.page_units()) * footprint_.unit_bytes);
 
     std::vector<std::int32_t> ids(num_pages_ - 1);
     std::iota(ids.begin(), ids.end(), 1);
@@ -83,7 +83,7 @@ class PagedPool {
     }
     for (std::int32_t l = 0; l < geometry_.layers; ++l) {
       layer_offset_.push_back(static_cast<std::uint32_t>(l) *
-                              static_cast<std::uint32_t>(geometry_.kv_heads));
+                              footprint_.layer_stride(num_pages_ - 1));
     }
     fill(seed);
     step(chunks);
@@ -93,7 +93,6 @@ class PagedPool {
 
   [[nodiscard]] kvcache::BatchView<Layout> view()
   {
-    std::uint32_t const heads = static_cast<std::uint32_t>(geometry_.kv_heads);
     return {.segment = {.base = base(),
                         .table = table_.data(),
                         .layer_offset = layer_offset_.data(),
@@ -102,9 +101,9 @@ class PagedPool {
                         .layer_stride = 0,
                         .seq_rows = 1,
                         .head_rows = 0,
-                        .page_scale = static_cast<std::uint32_t>(geometry_.layers) * heads,
-                        .head_scale = 1,
-                        .unit_bytes = map_.tile_bytes()},
+                        .page_scale = footprint_.page_units(),
+                        .head_scale = footprint_.head_units,
+                        .unit_bytes = footprint_.unit_bytes},
             .map = map_,
             .counts = counts_,
             .token_row = token_row_.data(),
@@ -204,6 +203,19 @@ class PagedPool {
                                    Index i) const
   {
     return values_.data() + at(token, layer, head, i);
+  }
+  /// Makes the step that of the first `chunks` chunks.
+  void set_chunks(Index chunks)
+  {
+    counts_[0] = chunk_first_[static_cast<std::size_t>(chunks)];
+    counts_[1] = chunks;
+  }
+  /// Makes one row zeros in the model alone.
+  void forget(Index token, std::int32_t layer, std::int32_t head, Index i)
+  {
+    auto const from = static_cast<std::ptrdiff_t>(at(token, layer, head, i));
+    std::fill_n(keys_.begin() + from, geometry_.head_dim, 0.0F);
+    std::fill_n(values_.begin() + from, geometry_.head_dim, 0.0F);
   }
   /// Overwrites one row, in the pool and in the model.
   void put(Index token, std::int32_t layer, std::int32_t head, Index i, float k, float v)
@@ -313,6 +325,7 @@ class PagedPool {
   kvcache::Geometry geometry_;
   std::vector<Index> lengths_;
   typename Layout::Map map_{};
+  kvcache::Footprint footprint_{};
   std::uint32_t row_stride_ = 0;
   std::uint32_t num_pages_ = 0;
   std::size_t bytes_ = 0;

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/attention/device_work.hpp>
+#include <kvcache/attention/sight.hpp>
+#include <kvcache/core/config.hpp>
+#include <kvcache/core/ids.hpp>
+#include <kvcache/core/thread_block.hpp>
+#include <kvcache/view/batch_view.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+/// \file The kernel that makes a step's work list on the device, from chunks and lengths that may be known there only.
+
+namespace kvcache::inline v0_1 {
+
+namespace detail {
+
+/// Sums over the threads of a block, those before each and all of them.
+struct BlockScan {
+  std::int64_t before;
+  std::int64_t total;
+
+  /// **Pre** all threads of the block call it; `sums` is shared, one for each warp. Ends with a barrier.
+  template <ThreadBlock B>
+  static KVCACHE_HOST_DEVICE BlockScan of(B& block, std::int64_t x, std::int64_t* sums)
+  {
+    auto& warp = block.warp();
+    std::int64_t sum = x;
+    for (std::int32_t by = 1; by < warp_lanes; by *= 2) {
+      std::int64_t const left = warp.shuffle_up(sum, by, all_lanes);
+      sum += warp.lane() >= by ? left : 0;
+    }
+    if (warp.lane() == warp_lanes - 1) {
+      sums[warp.index()] = sum;
+    }
+    block.sync();
+    BlockScan out{sum - x, 0};
+    for (std::int32_t w = 0; w < block.threads() / warp_lanes; ++w) {
+      out.before += w < warp.index() ? sums[w] : 0;
+      out.total += sums[w];
+    }
+    block.sync();
+    return out;
+  }
+};
+
+}  // namespace detail
+
+/// Fills a `DeviceWork` for the step that `view` shows. One block; any number of threads.
+/// **Pre** tokens and chunks of the step are at most the work's; what is beyond them is left out.
+/// **Cost** O(tiles + chunks + blocks) / threads loads, with a tree of drafts also one for each of its tokens.
+template <class Layout>
+struct PlanWorkKernel {
+  BatchView<Layout> view;
+  DeviceWork work;
+
+  static constexpr std::int32_t max_threads = 256;
+  static constexpr std::size_t shared_bytes = max_threads / warp_lanes * sizeof(std::int64_t);
+
+  template <ThreadBlock B>
+  KVCACHE_HOST_DEVICE void operator()(B& block) const
+  {
+    auto* const sums = reinterpret_cast<std::int64_t*>(block.shared());
+    Index const given = view.num_chunks();
+    Index const chunks = given < work.limits.chunks ? given : work.limits.chunks;
+    std::int64_t before = 0;
+    for (Index first = 0; first < chunks; first += block.threads()) {
+      Index const c = first + block.thread();
+      Index const rows = c < chunks ? rows_of(c) : 0;
+      auto const scan = detail::BlockScan::of(block, detail::WorkTile::tiles_of(rows), sums);
+      if (c < chunks) {
+        work.chunk_tiles[c] = static_cast<Index>(before + scan.before);
+      }
+      before += scan.total;
+    }
+    Index const most = DeviceWork::max_tiles(work.shape, work.limits);
+    Index const tiles = before < most ? static_cast<Index>(before) : most;
+    block.sync();  // chunk_tiles
+
+    std::int64_t total = 0;
+    for (Index first = 0; first < tiles; first += block.threads()) {
+      Index const t = first + block.thread();
+      detail::WorkTile tile{};
+      if (t < tiles) {
+        tile = tile_of(t, chunks);
+      }
+      std::int64_t const units = t < tiles ? tile.units() : 0;
+      auto const scan = detail::BlockScan::of(block, units * work.shape.kv_heads, sums);
+      if (t < tiles) {
+        tile.start = total + scan.before;
+        work.tiles[t] = tile;
+      }
+      total += scan.total;
+    }
+    if (block.thread() == 0) {
+      *work.total = total;
+    }
+    block.sync();  // tiles
+
+    auto const shares = detail::WorkShares::of(total, work.limits.blocks);
+    for (std::int32_t b = block.thread(); b < shares.blocks; b += block.threads()) {
+      work.first_tile[b] = detail::last_not_above(
+        [&](Index t) { return work.tiles[t].start; }, tiles, shares.first(b));
+    }
+  }
+
+ private:
+  KVCACHE_HOST_DEVICE Index rows_of(Index chunk) const
+  {
+    return (view.chunk_first[chunk + 1] - view.chunk_first[chunk]) * work.shape.group();
+  }
+
+  KVCACHE_HOST_DEVICE detail::WorkTile tile_of(Index t, Index chunks) const
+  {
+    Index const c = detail::last_not_above([&](Index i) { return work.chunk_tiles[i]; }, chunks, t);
+    ChunkView const chunk = view.chunk(c);
+    Index const group = work.shape.group();
+    Index const rows = chunk.tokens * group;
+    Index const first = (t - work.chunk_tiles[c]) * detail::WorkTile::rows_of(rows);
+    Index const after = first + detail::WorkTile::rows_of(rows);
+    Index const last = (after < rows ? after : rows) - 1;
+    detail::WorkTile tile{0, c, first, 0, 0};
+    // In a chain the ends say it all; in a tree a window starts anywhere.
+    Index const first_token = chunk.first_token + first / group;
+    Index const last_token = chunk.first_token + last / group;
+    bool const tree = view.token_mask != nullptr && view.token_mask[first_token] != 0;
+    Index const step = tree || last_token == first_token ? 1 : last_token - first_token;
+    for (Index token = first_token; token <= last_token; token += step) {
+      Sight const sight = sight_of(view, work.shape.window, token);
+      if (sight.last > sight.first) {
+        tile.begin = tile.end == 0 || sight.first < tile.begin ? sight.first : tile.begin;
+        tile.end = sight.last > tile.end ? sight.last : tile.end;
+      }
+    }
+    return tile;
+  }
+};
+
+}  // namespace kvcache::inline v0_1

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvcache/attention/shape.hpp>
+#include <kvcache/core/config.hpp>
+#include <kvcache/core/error.hpp>
+#include <kvcache/core/ids.hpp>
+#include <kvcache/core/result.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+/// \file The work of a step's attention on a device, and how a fixed grid shares it.
+///
+///   tile    some query rows of a chunk: up to 16, or 64 where the chunk has more. Query row r of a chunk and KV head is
+///           token r / group, query head r % group of the KV head's.
+///   item    a tile and one KV head: `units` pieces of 64 KV rows, whose borders are multiples of 64 in the sequence
+///   line    all units of all items: tile after tile, in each head after head, in each unit after unit
+///
+///   line    |--- item ---|--- item ---|- item -|------ item ------|        total units
+///   blocks  |  0    |  1    |  2    |  3    |  4    |  5    |  6  |        equal shares, cut anywhere
+///
+/// A block goes through its share from left to right. It ends an item that lies inside its share; of an item that was begun
+/// by another or is left to another it keeps the state in a slot: slot 2 b for the one that it enters midway, slot 2 b + 1
+/// for the one that it leaves. So there are two slots a block, whatever the batch, and all a merge needs is arithmetic.
+/// Source: Osama et al., "Stream-K", PPoPP 2023; for attention, Ye et al., "FlashInfer", MLSys 2025.
+
+namespace kvcache::inline v0_1 {
+
+/// What the steps of a captured graph have at most, and what is the same in all of them.
+struct DeviceLimits {
+  Index tokens = 0;
+  Index chunks = 0;
+  std::int32_t head_dim = 0;
+  std::int32_t blocks = 0;  ///< of the grid: as many as the device holds at once is a good number
+};
+
+namespace detail {
+
+/// The units that one block has, and who has which.
+struct WorkShares {
+  std::int64_t total;
+  std::int64_t blocks;  ///< that have a share; never more than units
+
+  static KVCACHE_HOST_DEVICE WorkShares of(std::int64_t total, std::int32_t grid)
+  {
+    return {total, total < grid ? total : grid};
+  }
+  /// The first unit of block `b`; of `blocks`: the total.
+  [[nodiscard]] KVCACHE_HOST_DEVICE std::int64_t first(std::int64_t b) const
+  {
+    return b * total / blocks;
+  }
+  /// The block that has unit `x`. **Pre** `0 <= x < total`.
+  [[nodiscard]] KVCACHE_HOST_DEVICE std::int64_t block_of(std::int64_t x) const
+  {
+    return ((x + 1) * blocks - 1) / total;
+  }
+};
+
+/// See the file comment.
+struct WorkTile {
+  static constexpr Index unit_rows = 64;
+  static constexpr Index narrow_rows = 16;
+  static constexpr Index wide_rows = 64;
+
+  std::int64_t start;  ///< place on the line of its first head's first unit
+  Index chunk;
+  Index first;  ///< query row of the chunk
+  Index begin;  ///< KV rows [begin, end) are those that any of its tokens sees
+  Index end;
+
+  [[nodiscard]] KVCACHE_HOST_DEVICE Index first_unit() const { return begin / unit_rows; }
+  /// At least one, so that a tile that sees nothing is written, too.
+  [[nodiscard]] KVCACHE_HOST_DEVICE Index units() const
+  {
+    Index const n = (end + unit_rows - 1) / unit_rows - first_unit();
+    return n < 1 ? 1 : n;
+  }
+  /// How a chunk of `rows` query rows is tiled.
+  static KVCACHE_HOST_DEVICE Index rows_of(Index rows)
+  {
+    return rows <= narrow_rows ? narrow_rows : wide_rows;
+  }
+  static KVCACHE_HOST_DEVICE Index tiles_of(Index rows)
+  {
+    return (rows + rows_of(rows) - 1) / rows_of(rows);
+  }
+};
+
+/// The largest `i` in [0, count) with `start(i) <= x`. **Pre** `start` never falls, `start(0) <= x`, `count > 0`.
+template <class Start, class X>
+KVCACHE_HOST_DEVICE Index last_not_above(Start const& start, Index count, X x)
+{
+  Index low = 0;
+  for (Index high = count; high - low > 1;) {
+    Index const middle = low + (high - low) / 2;
+    (start(middle) <= x ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace detail
+
+/// The work list of a step and the room for states of cut items, in device memory. Trivially copyable: kernels take it by
+/// value. Valid for all layers of one shape; layers that run beside each other need a work each, for the states.
+struct DeviceWork {
+  AttentionShape shape;
+  DeviceLimits limits;
+  std::int64_t* total;      ///< units on the line
+  Index* chunk_tiles;       ///< `[limits.chunks + 1]` tiles before each chunk
+  detail::WorkTile* tiles;  ///< `[max_tiles]`
+  Index* first_tile;        ///< `[limits.blocks]` the tile of each block's first unit
+  float* part_out;          ///< `[2 * limits.blocks]` slots of 64 rows, each of `head_dim`
+  float* part_lse;          ///< `[2 * limits.blocks]` slots of 64 rows
+
+  /// Tiles that a step can have.
+  static KVCACHE_HOST_DEVICE constexpr Index max_tiles(AttentionShape const& shape,
+                                                       DeviceLimits const& limits) noexcept
+  {
+    std::int64_t const rows = std::int64_t{limits.tokens} * shape.group();
+    return static_cast<Index>(rows / detail::WorkTile::wide_rows + limits.chunks);
+  }
+
+  /// Device memory that a work takes. **Pre** what `make` checks.
+  static constexpr std::size_t bytes(AttentionShape const& shape,
+                                     DeviceLimits const& limits) noexcept
+  {
+    return offsets(shape, limits).end;
+  }
+
+  /// A work in `memory`, which may hold anything. Nothing is read or written there.
+  /// **Pre** `memory` is a multiple of 256 bytes, and `bytes` of them are the work's alone.
+  /// **Errors** `bad_config` names the field of `shape` or `limits`.
+  static Result<DeviceWork> make(std::byte* memory, AttentionShape shape, DeviceLimits limits)
+  {
+    Error const error = check(shape, limits);
+    if (error.why != Why::ok) {
+      return error;
+    }
+    Offsets const at = offsets(shape, limits);
+    return DeviceWork{.shape = shape,
+                      .limits = limits,
+                      .total = reinterpret_cast<std::int64_t*>(memory),
+                      .chunk_tiles = reinterpret_cast<Index*>(memory + at.chunk_tiles),
+                      .tiles = reinterpret_cast<detail::WorkTile*>(memory + at.tiles),
+                      .first_tile = reinterpret_cast<Index*>(memory + at.first_tile),
+                      .part_out = reinterpret_cast<float*>(memory + at.part_out),
+                      .part_lse = reinterpret_cast<float*>(memory + at.part_lse)};
+  }
+
+  /// The head sizes that kernels are made for.
+  static constexpr std::int32_t head_dims[] = {64, 80, 96, 112, 128, 160, 192, 256};
+
+  static constexpr Error check(AttentionShape const& shape, DeviceLimits const& limits) noexcept
+  {
+    Error const error = shape.validate();
+    if (error.why != Why::ok) {
+      return error;
+    }
+    bool known = false;
+    for (std::int32_t const dim : head_dims) {
+      known |= dim == limits.head_dim;
+    }
+    if (!known) {
+      return {Why::bad_config,
+              "head_dim",
+              limits.head_dim,
+              "must be 64, 80, 96, 112, 128, 160, 192 or 256 on a device"};
+    }
+    if (limits.tokens < 1 || std::int64_t{limits.tokens} * shape.group() > max_rows) {
+      return {Why::bad_config,
+              "tokens",
+              limits.tokens,
+              "must be at least 1, and with the query heads of a KV head no more rows than",
+              max_rows};
+    }
+    if (limits.chunks < 1 || limits.chunks > max_chunks) {
+      return {Why::bad_config, "chunks", limits.chunks, "must be 1 to", max_chunks};
+    }
+    if (limits.blocks < 1 || limits.blocks > max_blocks) {
+      return {Why::bad_config, "blocks", limits.blocks, "must be 1 to", max_blocks};
+    }
+    return {};
+  }
+
+  static constexpr std::int64_t max_rows = 1 << 28;
+  static constexpr Index max_chunks = 1 << 20;
+  static constexpr std::int32_t max_blocks = 16384;
+
+ private:
+  struct Offsets {
+    std::size_t chunk_tiles;
+    std::size_t tiles;
+    std::size_t first_tile;
+    std::size_t part_out;
+    std::size_t part_lse;
+    std::size_t end;
+  };
+  static constexpr Offsets offsets(AttentionShape const& shape, DeviceLimits const& limits) noexcept
+  {
+    auto const up = [](std::size_t n) { return (n + 255) / 256 * 256; };
+    auto const chunks = static_cast<std::size_t>(limits.chunks);
+    auto const blocks = static_cast<std::size_t>(limits.blocks);
+    std::size_t const part_rows = 2 * blocks * detail::WorkTile::wide_rows;
+    Offsets at{};
+    at.chunk_tiles = up(sizeof(std::int64_t));
+    at.tiles = at.chunk_tiles + up((chunks + 1) * sizeof(Index));
+    at.first_tile =
+      at.tiles + up(static_cast<std::size_t>(max_tiles(shape, limits)) * sizeof(detail::WorkTile));
+    at.part_out = at.first_tile + up(blocks * sizeof(Index));
+    at.part_lse =
+      at.part_out + up(part_rows * static_cast<std::size_t>(limits.head_dim) * sizeof(float));
+    at.end = at.part_lse + up(part_rows * sizeof(float));
+    return at;
+  }
+};
+
+static_assert(std::is_trivially_copyable_v<DeviceWork>);
+
+}  // namespace kvcache::inline v0_1

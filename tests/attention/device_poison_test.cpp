@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must never reach a result of the device's attention, and what it must never read: rows past the end, rows before a
+// window, table entries that are no pages. Under AddressSanitizer a read outside the pool or the table ends the test.
+
+#include <kvcache/core/dtype.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "attention/attention_checks.hpp"
+#include "attention/device_checks.hpp"
+#include "support/catch.hpp"
+#include "support/draft_tree.hpp"
+#include "support/paged_pool.hpp"
+
+using namespace kvcache_test;
+using kvcache::AttentionShape;
+using kvcache::Geometry;
+using kvcache::Index;
+using Layout = kvcache::PagedHeads<kvcache::half>;
+
+namespace {
+
+constexpr std::uint64_t seed = 20261130;
+
+Attended run_half(PagedPool<Layout>& pool, AttentionShape shape, std::int32_t blocks)
+{
+  std::vector<float> const q = random_queries(query_floats(pool, shape), seed);
+  return run_on_device<64, float, float>(pool, shape, 0, q, limits_of(pool, blocks));
+}
+
+}  // namespace
+
+TEST_CASE("AttendKernel: what lies in rows past the end has no say in the result",
+          "[attention][device_poison]")
+{
+  AttentionShape const shape{.query_heads = 8, .kv_heads = 2};
+  for (std::int32_t const page_tokens : {1, 7, 16, 256}) {
+    Geometry const geometry{.layers = 1, .kv_heads = 2, .head_dim = 64, .page_tokens = page_tokens};
+    std::vector<Attended> got;
+    for (Poison const poison : {Poison::zeros, Poison::nan, Poison::infinity, Poison::ones}) {
+      PagedPool<Layout> pool(geometry,
+                             {1, 63, 65, 130, 20},
+                             {{0, 1}, {1, 1}, {2, 1}, {3, 9}, {4, 20}, {-1, 2}},
+                             poison,
+                             seed);
+      got.push_back(run_half(pool, shape, 5));
+      INFO("page_tokens " << page_tokens << ", " << name(poison));
+      CHECK(same_bits(got.back(), got.front()));
+    }
+  }
+}
+
+TEST_CASE("AttendKernel: rows before a window are not even looked up", "[attention][device_poison]")
+{
+  AttentionShape const shape{.query_heads = 8, .kv_heads = 2, .window = 20};
+  Geometry const geometry{.layers = 1, .kv_heads = 2, .head_dim = 64, .page_tokens = 1};
+  for (Index const tokens : {1, 9}) {
+    PagedPool<Layout> pool(geometry, {150}, {{0, tokens}}, Poison::nan, seed);
+    Attended const want = run_half(pool, shape, 3);
+    for (Index i = 0; i < 150 - tokens - 19; ++i) {
+      pool.put(0,
+               0,
+               0,
+               i,
+               std::numeric_limits<float>::quiet_NaN(),
+               std::numeric_limits<float>::infinity());
+      pool.put(0,
+               0,
+               1,
+               i,
+               std::numeric_limits<float>::infinity(),
+               std::numeric_limits<float>::quiet_NaN());
+      pool.set_entry(0, static_cast<std::uint32_t>(i), -1);
+    }
+    std::int32_t const* const table = pool.view().segment.table;
+    std::size_t const before = static_cast<std::size_t>(150 - tokens - 19) * sizeof *table;
+    simt::forbid(table, before);
+    CHECK(same_bits(run_half(pool, shape, 3), want));
+    simt::permit(table, before);
+  }
+}
+
+TEST_CASE("AttendKernel: entries that are no pages of the pool read as zeros",
+          "[attention][device_poison]")
+{
+  AttentionShape const shape{.query_heads = 4, .kv_heads = 1};
+  Geometry const geometry{.layers = 1, .kv_heads = 1, .head_dim = 64, .page_tokens = 16};
+  std::mt19937_64 random(seed);
+  for (int i = 0; i < 20; ++i) {
+    std::uint64_t const case_seed = random();
+    Index const tokens = i % 2 == 0 ? 1 : 7;
+    PagedPool<Layout> pool(geometry, {150, 33}, {{0, tokens}, {1, 1}}, Poison::nan, case_seed);
+    for (std::uint32_t p = 0; p < 10; ++p) {
+      if (random() % 2 == 0) {
+        continue;
+      }
+      std::int32_t const bad[] = {-1,
+                                  0,
+                                  std::numeric_limits<std::int32_t>::min(),
+                                  std::numeric_limits<std::int32_t>::max(),
+                                  1000};
+      pool.set_entry(0, p, bad[random() % 5]);
+      for (Index r = 0; r < 16 && static_cast<Index>(p) * 16 + r < 150; ++r) {
+        pool.forget(0, 0, 0, static_cast<Index>(p) * 16 + r);
+      }
+    }
+    std::vector<float> const q = random_queries(query_floats(pool, shape), case_seed);
+    Attended const got = run_on_device<64, float, float>(pool, shape, 0, q, limits_of(pool, 4));
+    INFO("seed " << case_seed);
+    CHECK(error_against_double(pool, shape, 0, q, got) <= 1e-3);
+  }
+}
+
+TEST_CASE("AttendKernel: a step smaller than its limits leaves the rest of the outputs alone",
+          "[attention][device_poison]")
+{
+  AttentionShape const shape{.query_heads = 4, .kv_heads = 1};
+  Geometry const geometry{.layers = 1, .kv_heads = 1, .head_dim = 64, .page_tokens = 16};
+  PagedPool<Layout> pool(geometry, {150, 33, 80}, {{0, 1}, {1, 3}, {2, 1}}, Poison::nan, seed);
+  std::vector<float> const q = random_queries(query_floats(pool, shape), seed);
+  kvcache::DeviceLimits const limits = limits_of(pool, 4);
+  Attended const all = run_on_device<64, float, float>(pool, shape, 0, q, limits);
+  for (Index const chunks : {2, 0}) {
+    pool.set_chunks(chunks);  // as a graph made for three runs a smaller step
+    auto const rows = static_cast<std::size_t>(pool.num_tokens() * shape.query_heads);
+    REQUIRE(rows == (chunks == 2 ? 16 : 0));
+    Attended got = run_on_device<64, float, float>(pool, shape, 0, q, limits);
+    CHECK(std::all_of(got.out.begin() + static_cast<std::ptrdiff_t>(rows * 64),
+                      got.out.end(),
+                      [](float x) { return x == 77.0F; }));
+    CHECK(std::all_of(got.lse.begin() + static_cast<std::ptrdiff_t>(rows),
+                      got.lse.end(),
+                      [](float x) { return x == 77.0F; }));
+    got.out.resize(rows * 64);
+    Attended want = all;
+    want.out.resize(rows * 64);
+    CHECK(largest_difference(got.out, want.out) <= 1e-3);  // the shares' borders moved
+  }
+}
