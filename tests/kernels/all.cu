@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every kernel that the library ships, one line each; tests/kernels/ceilings.txt has what each may use.
 
+#include <kvcache/attention/device.hpp>
 #include <kvcache/device/cuda_launch.cuh>
 #include <kvcache/device/move_rows_kernel.hpp>
 #include <kvcache/device/plan_kernels.hpp>
@@ -29,5 +30,14 @@ template __global__ void run_kernel(OffsetTableKernel);
 template __global__ void run_kernel(PageListsKernel);
 template __global__ void run_kernel(SlotMappingKernel<std::int32_t>);
 template __global__ void run_kernel(SlotMappingKernel<std::int64_t>);
+
+template <int HeadDim>
+using Bf16By = PagedHeads<bfloat16, HeadDim, 16>;
+template __global__ void run_kernel(PlanWorkKernel<Bf16By<128>>);
+template __global__ void run_kernel(MergePartsKernel<Bf16By<128>, 128, bfloat16, bfloat16>);
+template __global__ void run_kernel(AttendKernel<Bf16By<64>, 64, bfloat16, bfloat16>);
+template __global__ void run_kernel(AttendKernel<Bf16By<128>, 128, bfloat16, bfloat16>);
+template __global__ void run_kernel(AttendKernel<Bf16By<256>, 256, bfloat16, bfloat16>);
+template __global__ void run_kernel(AttendKernel<AnyF16, 128, float, float>);
 
 }  // namespace kvcache::inline v0_1::detail
