@@ -25,7 +25,7 @@ namespace kvcache_bench {
 using GpuLayout = kvcache::PagedHeads<kvcache::bfloat16, 128>;
 
 /// Numbers between -2 and 2 in every row. A grid of any size.
-inline __global__ void fill_random(std::uint16_t* to, std::size_t n, std::uint64_t seed)
+static __global__ void fill_random(std::uint16_t* to, std::size_t n, std::uint64_t seed)
 {
   std::size_t const step = std::size_t{gridDim.x} * blockDim.x;
   for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) {

@@ -41,6 +41,8 @@ struct GatherKernel {
   std::int64_t head_stride;   ///< elements
 
   static constexpr std::int32_t max_threads = 256;  ///< of a block
+  static constexpr std::int32_t blocks_beside =
+    4;  ///< on a multiprocessor; left to itself, nvcc takes 32 registers and spills
 
   [[nodiscard]] static constexpr std::size_t shared_bytes(std::int32_t) { return 0; }
   template <ThreadBlock B>
