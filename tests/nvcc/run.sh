@@ -5,7 +5,8 @@
 #     sm_90a and sm_100, in one call;
 #   - the same headers beside the toolkit's, by the host compiler alone; the twins of the converts agree with the toolkit's own;
 #   - every instruction of core/isa in one kernel, also for targets that have what those four lack, and that they use it;
-#   - every kernel that is shipped: tests/kernels/run.sh;
+#   - every kernel that is shipped: tests/kernels/run.sh, and the roofline in docs/gpu.md;
+#   - the bars of bench/gpu compile and link;
 #   - what cuda.cuh with one layout costs the compiler for each of these, and what view.hpp adds to a file (printed, no bar);
 #   - the programs here, those of tests/gpu and examples/01 in CUDA, which also run where there is a GPU.
 # Without nvcc it says so; that is a failure when CI is set.
@@ -77,6 +78,13 @@ g++ -std=c++20 -O1 -Wall -Wextra -Wconversion -Wshadow -Werror "-I$root/include"
   -o "$build/isa_twins.o"
 
 "$root/tests/kernels/run.sh" "$nvcc" "$build/kernels" "${architectures[@]}"
+g++ -std=c++20 -Wall -Wextra -Wconversion -Wshadow -Werror "-I$root/include" "$root/tests/kernels/roofline.cpp" -o "$build/roofline"
+"$build/roofline" "$build/kernels/used.txt" >"$build/roofline.txt"
+while IFS= read -r line; do
+  grep -qxF "$line" "$root/docs/gpu.md" || { echo "nvcc: docs/gpu.md lacks this line of the roofline: $line" >&2; exit 1; }
+done <"$build/roofline.txt"
+
+"$root/bench/gpu/run.sh" --list
 
 # CPU seconds of one compilation.
 seconds_of()
