@@ -67,69 +67,121 @@ struct alignas(64) BlockSums {
   std::int32_t fine[tile_tokens * panel_rows];
 };
 
-inline void multiply(std::int8_t const* weights,
-                     std::int8_t const* planes,
-                     std::size_t stride,
-                     BlockSums& out)
+/// Where a product's bytes are: a block, or half of one, of sixteen weight rows and of sixteen tokens.
+struct Bytes {
+  std::int8_t const* weights;
+  std::int8_t const* planes;
+};
+
+/// The products of consecutive panels with the same tokens, block after block.
+template <bool Halves>
+class Course {
+ public:
+  static constexpr std::size_t groups = Halves ? 2 : 1;
+  static constexpr std::size_t columns = rounded_block / groups;
+
+  Course(std::int8_t const* weights, RoundedView const& x) : weights_(weights), x_(&x) {}
+
+  [[nodiscard]] Bytes next()
+  {
+    Bytes const out{weights_, x_->planes + 2 * block_ * rounded_block + group_ * columns};
+    weights_ += columns * panel_rows;
+    group_ = (group_ + 1) % groups;
+    block_ += group_ == 0;
+    block_ = block_ == x_->blocks() ? 0 : block_;
+    return out;
+  }
+
+ private:
+  std::int8_t const* weights_;
+  RoundedView const* x_;
+  std::size_t block_ = 0;
+  std::size_t group_ = 0;
+};
+
+/// Part `part` of seven of two things: the sums of one product leave the tile registers, and the next one is computed.
+inline void tile_part(std::size_t part, BlockSums& sums, Bytes next, std::size_t stride)
 {
-  _tile_loadd(0, planes, stride);
-  _tile_loadd(1, planes + rounded_block, stride);
-  _tile_loadd(2, weights, 64);
-  _tile_zero(3);
-  _tile_zero(4);
-  _tile_dpbssd(3, 0, 2);
-  _tile_dpbssd(4, 1, 2);
-  _tile_stored(3, out.coarse, 64);
-  _tile_stored(4, out.fine, 64);
+  if (part == 0) {
+    _tile_loadd(2, next.weights, 64);
+  } else if (part == 1) {
+    _tile_stored(3, sums.coarse, 64);
+  } else if (part == 2) {
+    _tile_loadd(0, next.planes, stride);
+  } else if (part == 3) {
+    _tile_zero(3);
+    _tile_dpbssd(3, 0, 2);
+  } else if (part == 4) {
+    _tile_stored(4, sums.fine, 64);
+  } else if (part == 5) {
+    _tile_loadd(1, next.planes + rounded_block, stride);
+  } else if (part == 6) {
+    _tile_zero(4);
+    _tile_dpbssd(4, 1, 2);
+  }
 }
 
-/// One panel times sixteen tokens. x is no copy: to copy it between tiles, the processor waits until the stores of a tile
-/// are done.
-template <bool Halves, bool Offset>
-void tile(BytePanel panel, RoundedView const& x, OutRows y, __mmask16 rows)
+inline void tile_parts(BlockSums& sums, Bytes next, std::size_t stride)
 {
-  constexpr std::size_t groups = Halves ? 2 : 1;
-  constexpr std::size_t columns = rounded_block / groups;
-  BlockSums dots[2];
-  auto const start = [&](std::size_t step) {
-    std::size_t const group = step % groups;
-    multiply(panel.q + step * columns * panel_rows,
-             x.planes + 2 * (step / groups) * rounded_block + group * columns,
-             2 * x.cols,
-             dots[step % 2]);
-  };
-  __m512 sum[tile_tokens];
-#pragma GCC unroll 16
-  for (std::size_t t = 0; t < tile_tokens; ++t) {
-    sum[t] = _mm512_setzero_ps();
+#pragma GCC unroll 7
+  for (std::size_t part = 0; part < 7; ++part) {
+    tile_part(part, sums, next, stride);
   }
+}
+
+/// `rows` rows of panels times sixteen tokens. x is no copy: to copy it between tiles, the processor waits until the
+/// stores of a tile are done.
+///
+/// Three blocks are under way: one is added up, the sums of the next one leave the tile registers, and the one behind it
+/// is multiplied. While tiles are in use, one port of a core multiplies and converts wide floats, which bounds this loop;
+/// so `coarse` is shifted by a shuffle, which has another port.
+template <bool Halves, bool Offset>
+void sixteen_tokens(BytePanel panel, std::size_t rows, RoundedView const& x, OutRows y)
+{
+  constexpr std::size_t groups = Course<Halves>::groups;
+  __m512i const times_256 = _mm512_maskz_broadcast_i32x4(
+    0xffff, _mm_setr_epi32(0x02010080, 0x06050480, 0x0a090880, 0x0e0d0c80));
+  std::size_t const stride = 2 * x.cols;
   std::size_t const steps = groups * x.blocks();
-  start(0);
-  for (std::size_t step = 0; step < steps; ++step) {
-    // One step ahead: sums leave the tile registers through memory, which takes as long as adding up does.
-    if (step + 1 < steps) {
-      start(step + 1);
-    }
-    std::size_t const b = step / groups;
-    float const* const scales = panel.scales + b * panel_block_scales;
-    __m512 const d = _mm512_loadu_ps(scales + step % groups * panel_rows);
-    __m512 const m = _mm512_loadu_ps(scales + 2 * panel_rows);
-    BlockSums const& from = dots[step % 2];
+  BlockSums dots[2];
+  std::size_t from = 0;
+  Course<Halves> course(panel.q, x);
+  tile_parts(dots[1], course.next(), stride);
+  tile_parts(dots[0], course.next(), stride);
+  for (std::size_t r = 0; r < rows; r += panel_rows) {
+    __m512 sum[tile_tokens];
 #pragma GCC unroll 16
     for (std::size_t t = 0; t < tile_tokens; ++t) {
-      __m512i const coarse = _mm512_load_si512(from.coarse + t * panel_rows);
-      __m512i const fine = _mm512_load_si512(from.fine + t * panel_rows);
-      __m512i const dot = _mm512_add_epi32(_mm512_maskz_slli_epi32(0xffff, coarse, 8), fine);
-      __m512 const scale = _mm512_mul_ps(d, _mm512_set1_ps(x.scales[b * x.step + t]));
-      sum[t] = _mm512_fmadd_ps(_mm512_maskz_cvtepi32_ps(0xffff, dot), scale, sum[t]);
-      if constexpr (Offset) {
-        sum[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(x.sums[b * x.step + t]), sum[t]);
+      sum[t] = _mm512_setzero_ps();
+    }
+    for (std::size_t step = 0; step < steps; ++step, from ^= 1) {
+      std::size_t const b = step / groups;
+      float const* const scales = panel.scales + b * panel_block_scales;
+      __m512 const d = _mm512_loadu_ps(scales + step % groups * panel_rows);
+      __m512 const m = _mm512_loadu_ps(scales + 2 * panel_rows);
+      BlockSums const& own = dots[from];
+      Bytes const next = course.next();
+#pragma GCC unroll 16
+      for (std::size_t t = 0; t < tile_tokens; ++t) {
+        if (t % 2 == 0) {
+          tile_part(t / 2, dots[from ^ 1], next, stride);
+        }
+        __m512i const coarse = _mm512_load_si512(own.coarse + t * panel_rows);
+        __m512i const fine = _mm512_load_si512(own.fine + t * panel_rows);
+        __m512i const dot = _mm512_add_epi32(_mm512_shuffle_epi8(coarse, times_256), fine);
+        __m512 const scale = _mm512_mul_ps(d, _mm512_set1_ps(x.scales[b * x.step + t]));
+        sum[t] = _mm512_fmadd_ps(_mm512_maskz_cvtepi32_ps(0xffff, dot), scale, sum[t]);
+        if constexpr (Offset) {
+          sum[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(x.sums[b * x.step + t]), sum[t]);
+        }
       }
     }
-  }
+    auto const some = static_cast<__mmask16>((1U << std::min(panel_rows, rows - r)) - 1);
 #pragma GCC unroll 16
-  for (std::size_t t = 0; t < tile_tokens; ++t) {
-    _mm512_mask_storeu_ps(y.at + t * y.stride, rows, sum[t]);
+    for (std::size_t t = 0; t < tile_tokens; ++t) {
+      _mm512_mask_storeu_ps(y.at + t * y.stride + r, some, sum[t]);
+    }
+    panel.scales += x.blocks() * panel_block_scales;
   }
 }
 
@@ -141,7 +193,7 @@ void strip_times_many(EncodedRows w, RoundedView x, std::size_t n, OutRows y)
   static thread_local std::vector<float> scales;
   std::size_t const blocks = x.blocks();
   std::size_t const panels = (w.rows + panel_rows - 1) / panel_rows;
-  q.resize(panels * blocks * panel_block_values);
+  q.resize((panels * blocks + 2) * panel_block_values);  // what runs ahead reads two more blocks
   scales.resize(panels * blocks * panel_block_scales);
   BytePanel const all{q.data(), scales.data()};
   for (std::size_t r = 0; r < w.rows; r += panel_rows) {
@@ -151,14 +203,8 @@ void strip_times_many(EncodedRows w, RoundedView x, std::size_t n, OutRows y)
   }
   set_shapes(Format::halves ? 16 : 32);
   for (std::size_t t = 0; t < n; t += tile_tokens) {
-    RoundedView const tokens = x.from(t);
-    for (std::size_t r = 0; r < w.rows; r += panel_rows) {
-      std::size_t const rows = std::min(panel_rows, w.rows - r);
-      tile<Format::halves, Format::offset>(all.from(r / panel_rows * blocks),
-                                           tokens,
-                                           {y.at + t * y.stride + r, y.stride},
-                                           static_cast<__mmask16>((1U << rows) - 1));
-    }
+    sixteen_tokens<Format::halves, Format::offset>(
+      all, w.rows, x.from(t), {y.at + t * y.stride, y.stride});
   }
   _tile_release();
 }
