@@ -133,8 +133,8 @@ inline void tile_parts(BlockSums& sums, Bytes next, std::size_t stride)
 /// stores of a tile are done.
 ///
 /// Three blocks are under way: one is added up, the sums of the next one leave the tile registers, and the one behind it
-/// is multiplied. While tiles are in use, one port of a core multiplies and converts wide floats, which bounds this loop;
-/// so `coarse` is shifted by a shuffle, which has another port.
+/// is multiplied. While tiles are in use, products and conversions of wide floats have one port of a core; so `coarse` is
+/// shifted by a shuffle, which has another one.
 template <bool Halves, bool Offset>
 void sixteen_tokens(BytePanel panel, std::size_t rows, RoundedView const& x, OutRows y)
 {
