@@ -8,9 +8,9 @@
 //
 //   unshared / shared  <=  F e / (B group)
 //
-// F is 32 a cycle with AVX-512 and 16 with AVX2; B is half of the column `reference` GB/s, while what is unshared waits for
-// memory. At 2.75 GHz and 25 GB/s a core: 14 with f32 and one query head, 7 with bf16 and one, 1.8 with bf16 and four, and a
-// half of each with AVX2. Six times is the goal where the bound is twice as far; the others guard what there is.
+// F is 32 a cycle with AVX-512 and 16 with AVX2; B is half of the column `reference` GB/s. The bound is twice as far for f32 as
+// for bf16, and four times as far with one query head as with four: six times is the goal where it leaves room for that, the
+// others guard what there is.
 
 #include <kvcache/host.hpp>
 
