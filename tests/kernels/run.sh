@@ -8,18 +8,24 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 nvcc=$1 build=$2
 shift 2
 mkdir -p "$build"
-gencode=()
+# Each target by itself, so that what ptxas says of one is not torn apart by another.
+jobs=()
 for architecture in "$@"; do
-  gencode+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
-  newest=${architecture%[a-z]}
+  gencode=(-gencode "arch=compute_$architecture,code=sm_$architecture")
+  if [ "$architecture" = "${!#}" ]; then
+    newest=${architecture%[a-z]}
+    gencode+=(-gencode "arch=compute_$newest,code=compute_$newest")
+  fi
+  "$nvcc" -std=c++20 -Werror all-warnings "-I$here/../../include" -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow,-Werror \
+    "${gencode[@]}" -Xptxas -v -c "$here/all.cu" -o "$build/all_$architecture.o" 2>"$build/ptxas_$architecture.txt" &
+  jobs+=($!)
 done
-gencode+=(-gencode "arch=compute_$newest,code=compute_$newest")
-
-"$nvcc" -std=c++20 -Werror all-warnings "-I$here/../../include" -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow,-Werror \
-  "${gencode[@]}" -Xptxas -v -c "$here/all.cu" -o "$build/all.o" 2>"$build/ptxas.txt" || { cat "$build/ptxas.txt" >&2; exit 1; }
+for job in "${jobs[@]}"; do
+  wait "$job" || { cat "$build"/ptxas_*.txt >&2; exit 1; }
+done
 
 # A line a kernel and target: name, target, registers, shared, stack, spilled bytes.
-c++filt <"$build/ptxas.txt" | awk '
+cat "$build"/ptxas_*.txt | c++filt | awk '
   /Compiling entry function/ {
     name = $0
     sub(/.*entry function .(void )?/, "", name); target = name

@@ -61,6 +61,8 @@ for cxx in g++ clang++; do
   echo "nvcc: the headers go with the toolkit's under $cxx, in either order"
 done
 
+"$root/bench/gpu/run.sh" --list >"$build/bench_gpu.txt" 2>&1 &
+bench_gpu=$!
 for target in 89 100a 100f 120f; do
   "$nvcc" "${flags[@]}" -gencode "arch=compute_$target,code=sm_$target" -c "$root/tests/nvcc/isa.cu" -o "$build/isa_$target.o"
 done
@@ -84,7 +86,10 @@ while IFS= read -r line; do
   grep -qxF "$line" "$root/docs/gpu.md" || { echo "nvcc: docs/gpu.md lacks this line of the roofline: $line" >&2; exit 1; }
 done <"$build/roofline.txt"
 
-"$root/bench/gpu/run.sh" --list
+rc=0
+wait "$bench_gpu" || rc=$?
+cat "$build/bench_gpu.txt"
+[ $rc = 0 ] || exit 1
 
 # CPU seconds of one compilation.
 seconds_of()

@@ -115,7 +115,7 @@ class List {
     static_assert(plain, "kvcache: a List of what is no plain data is moved, never copied");
     reserve_grown(size_ + count);
     if (count != 0) {
-      std::memcpy(static_cast<void*>(end()), from, count * sizeof(T));
+      std::memcpy(static_cast<void*>(end()), from, count * element_bytes);
       size_ += static_cast<std::uint32_t>(count);
     }
   }
@@ -161,6 +161,8 @@ class List {
   }
 
  private:
+  static constexpr std::size_t element_bytes =
+    sizeof(T);  // NOLINT(bugprone-sizeof-expression): of pointers too
   static constexpr bool plain =
     std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>;
   static constexpr bool wide = alignof(T) > __STDCPP_DEFAULT_NEW_ALIGNMENT__;
@@ -178,9 +180,9 @@ class List {
   [[nodiscard]] static void* memory_for(std::size_t capacity) noexcept
   {
     if constexpr (wide) {
-      return ::operator new(capacity * sizeof(T), std::align_val_t{alignof(T)}, std::nothrow);
+      return ::operator new(capacity * element_bytes, std::align_val_t{alignof(T)}, std::nothrow);
     } else {
-      return ::operator new(capacity * sizeof(T), std::nothrow);
+      return ::operator new(capacity * element_bytes, std::nothrow);
     }
   }
   static void give_back(T* memory) noexcept
@@ -195,8 +197,9 @@ class List {
   {
     static_assert(std::is_nothrow_move_constructible_v<T>,
                   "kvcache: what a List holds moves without throwing");
-    constexpr std::size_t most =
-      PTRDIFF_MAX / sizeof(T) < UINT32_MAX ? PTRDIFF_MAX / sizeof(T) : std::size_t{UINT32_MAX};
+    constexpr std::size_t most = PTRDIFF_MAX / element_bytes < UINT32_MAX
+                                   ? PTRDIFF_MAX / element_bytes
+                                   : std::size_t{UINT32_MAX};
     void* const memory = capacity <= most ? memory_for(capacity) : nullptr;
     if (memory == nullptr) {
       detail::out_of_memory();
@@ -204,7 +207,7 @@ class List {
     auto* const moved = static_cast<T*>(memory);
     if constexpr (plain) {
       if (size_ != 0) {
-        std::memcpy(memory, static_cast<void const*>(data_), size_ * sizeof(T));
+        std::memcpy(memory, static_cast<void const*>(data_), size_ * element_bytes);
       }
     } else {
       for (std::size_t i = 0; i < size_; ++i) {
