@@ -32,9 +32,11 @@ class PageCopies {
       plan_.copies.push_back(
         {kvcache::PageId{ids[i]}, kvcache::PageId{ids[copies + i]}, page_tokens});
     }
-    auto* const words = reinterpret_cast<std::uint16_t*>(pool_.page(kvcache::PageId{0}));
-    fill_random<<<2048, 256, 0, stream_.get()>>>(words, pool_.arena_bytes() / 2, 3);
     require(pool_.reserve(ref()));
+    require(pool_.apply({}, ref()));  // the stream follows the pool's memory
+    auto* const words = reinterpret_cast<std::uint16_t*>(pool_.page(kvcache::PageId{1}));
+    fill_random<<<2048, 256, 0, stream_.get()>>>(
+      words, (pool_.arena_bytes() - pool_.footprint().page_bytes()) / 2, 3);
     require(pool_.apply(plan_, ref()));
     stream_.wait();
     check_pages();

@@ -70,18 +70,19 @@ TEST_CASE("SlotMapping: what append would not store has no slot", "[interop][slo
 {
   HandBatch const batch;
   std::vector<std::int32_t> table{0, 1, 99, -1};
-  std::vector<std::uint32_t> const rows{0, 1, 2, 3, kvcache::nil, 1};
-  std::vector<Index> const places{0, 0, 0, 0, -1, 0};  // the last is not of the step
-  std::vector<Index> const counts{5, 4};
+  std::vector<std::uint32_t> const rows{0, 1, 2, 3, kvcache::nil, 0, 1};
+  std::vector<Index> const places{
+    0, 0, 0, 0, -1, 4, 0};  // 4 is behind its table row, the last not of the step
+  std::vector<Index> const counts{6, 5};
   TableSource source = batch.source();
   source.segment.table = table.data();
   source.segment.row_stride = 1;
   source.counts = counts.data();
   source.token_row = rows.data();
   source.token_index = places.data();
-  std::vector<std::int64_t> slots(6);
+  std::vector<std::int64_t> slots(7);
   REQUIRE(kvcache::fill_slots(std::span(slots), source));
-  CHECK(slots == std::vector<std::int64_t>{-1, 4, -1, -1, -1, -1});
+  CHECK(slots == std::vector<std::int64_t>{-1, 4, -1, -1, -1, -1, -1});
 }
 
 TEST_CASE("SlotMapping: refused are too few places, and slots that 32 bits cannot number",

@@ -89,18 +89,28 @@ cudaError_t allow_shared()
 }  // namespace detail
 
 /// How many blocks of attention the current device holds at once: `DeviceLimits::blocks` for its whole use.
-/// **Errors** what the runtime says; a head size that has no kernel is an invalid value.
+/// **Errors** `bad_config` where a block may not have the shared memory that the head size needs, with the figures; what the
+/// runtime says; a head size that has no kernel is an invalid value.
 template <class Layout, class Query, class Out, ScoreBias Bias = NoBias>
 [[nodiscard]] Result<std::int32_t> attention_blocks(std::int32_t head_dim)
 {
   int blocks = 0;
+  int needed = 0;
+  int most = 0;
   cudaError_t const code = detail::with_head_dim<Layout>(head_dim, [&](auto dim) {
     using Kernel = AttendKernel<Layout, decltype(dim)::value, Query, Out, Bias>;
-    cudaError_t error = detail::allow_shared<Kernel>();
     int device = 0;
     int processors = 0;
     int each = 0;
-    error = error != cudaSuccess ? error : cudaGetDevice(&device);
+    needed = static_cast<int>(Kernel::shared_bytes);
+    cudaError_t error = cudaGetDevice(&device);
+    error = error != cudaSuccess
+              ? error
+              : cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (error == cudaSuccess && needed > most) {
+      return error;
+    }
+    error = error != cudaSuccess ? error : detail::allow_shared<Kernel>();
     error = error != cudaSuccess
               ? error
               : cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
@@ -116,6 +126,13 @@ template <class Layout, class Query, class Out, ScoreBias Bias = NoBias>
   if (code != cudaSuccess) {
     detail::forget_last(code);
     return cuda_error(code, "attention_blocks");
+  }
+  if (needed > most) {
+    return Error{Why::bad_config,
+                 "head_dim",
+                 head_dim,
+                 "needs more shared memory than a block of this device may have, bytes",
+                 most};
   }
   return blocks;
 }

@@ -26,6 +26,7 @@ class CudaStaging {
   CudaStaging& operator=(CudaStaging const&) = delete;
   ~CudaStaging()
   {
+    BesideCaptures const beside;
     for (Kept const& kept : kept_) {
       (void)cudaFreeHost(kept.memory);
     }

@@ -22,7 +22,9 @@ namespace kvcache::inline v0_1 {
 
 /// A stream of the device: its handle (a `cudaStream_t`; nothing on the host), and the number by which
 /// control knows it. Steps of one number run one after the other. What is asked for without a handle
-/// happens before all that is asked for later, on any stream.
+/// happens before all that is asked for later, on any stream, of the device: an engine's own kernels know nothing of it. So
+/// a step on a GPU needs a handle; whose kernels run on the default stream passes `cudaStreamLegacy` or
+/// `cudaStreamPerThread`.
 struct StreamRef {
   void* handle = nullptr;
   std::uint32_t number = 0;

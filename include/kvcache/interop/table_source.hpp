@@ -124,6 +124,9 @@ struct TableSource {
     }
     Index const index = token_index[token];
     Index const p = index / page_tokens;
+    if (static_cast<std::uint32_t>(p) >= segment.row_stride) {
+      return -1;
+    }
     std::uint32_t const entry =
       segment.entry(0, 0, token_row[token], static_cast<std::uint32_t>(p));
     if (entry == 0 || entry >= segment.num_pages) {

@@ -136,7 +136,8 @@ class Pool {
   }
 
   /// Takes the memory that each slot needs for plans of so many bytes (0: for nearly every plan of this pool), so that
-  /// `apply` takes none, which it may not while a graph captures its stream.
+  /// `apply` takes none, which it may not while a graph captures its stream. **Pre** no step of a slot whose memory grows is in
+  /// flight: before the first is the time.
   /// **Errors** `no_memory`, of which slots may have had theirs; `busy`, `device_failed` as `apply`.
   [[nodiscard]] Result<Done> reserve(StreamRef stream = {}, std::size_t plan_bytes = 0)
   {
@@ -162,7 +163,8 @@ class Pool {
     launch(plan.slot, stream);
     return checked();
   }
-  /// The part of `apply` that reads the plan. A graph that captured it brings the same bytes at each replay.
+  /// The part of `apply` that reads the plan. A graph that captured it brings what the slot's buffer holds at each replay, until
+  /// the slot's memory grows.
   [[nodiscard]] Result<Done> upload(Plan const& plan, StreamRef stream = {})
   {
     if (Error const error = detail::check(plan, options_); error.why != Why::ok) {
@@ -283,7 +285,7 @@ class Pool {
       detail::BlockMap::usual_bytes(page_shape().records(), meta.max_tokens, meta.max_sequences);
     std::size_t const wanted = bytes > usual ? bytes : usual;
     std::byte** const cell = meta.slot(meta_, number).cell;
-    return staging.grow(device(), wanted, cell, stream) ? Result<Done>(Done{}) : no_room(wanted);
+    return staging.grow(device(), wanted, cell) ? Result<Done>(Done{}) : no_room(wanted);
   }
   [[nodiscard]] Error no_room(std::size_t bytes) noexcept
   {

@@ -29,10 +29,7 @@ class Staging {
 
   /// Makes room for `bytes`, at least twice as many as before, and tells the slot's cell.
   /// **Pre** the step of the plan uploaded last is over. **Errors** false: no memory, nothing changed.
-  [[nodiscard]] bool grow(Device& device,
-                          std::size_t bytes,
-                          std::byte** cell,
-                          StreamRef stream) noexcept
+  [[nodiscard]] bool grow(Device& device, std::size_t bytes, std::byte** cell) noexcept
   {
     std::size_t const most = bytes > 2 * capacity_ ? bytes : 2 * capacity_;
     std::byte* const host = device.allocate_staging(block_at + most);
@@ -49,7 +46,10 @@ class Staging {
     capacity_ = most;
     late_ = false;
     *reinterpret_cast<std::byte**>(host_) = block_;
-    device.upload(reinterpret_cast<std::byte*>(cell), host_, sizeof block_, stream);
+    device.upload(reinterpret_cast<std::byte*>(cell),
+                  host_,
+                  sizeof block_,
+                  {});  // before launches on any stream
     return true;
   }
 
