@@ -143,10 +143,13 @@ TEST_CASE("CudaMemory: a buffer serves again when the device has read it, and no
   kvcache_test::Random random(1);
   fake().world.finish_all(random);
   CHECK(target[63] == std::byte{1});
-  CHECK(device.allocate_staging(65) != first);
+  std::byte* const larger = device.allocate_staging(65);
+  CHECK(larger != first);
   CHECK(device.allocate_staging(64) == first);
   CHECK(fake().pinned_ever == 3);
   device.deallocate_staging(first, 64);
+  device.deallocate_staging(second, 64);
+  device.deallocate_staging(larger, 65);
   device.deallocate(target, 64);
   CHECK(fake().broken == "");
 }

@@ -100,11 +100,9 @@ class CudaMemory : public Device {
     announce();
     return static_cast<std::byte*>(memory);
   }
+  /// After a failure too: of what was taken nothing may stay taken.
   void deallocate(std::byte* memory, std::size_t) noexcept override
   {
-    if (status_.failed()) {
-      return;
-    }
     detail::OnCudaDevice const here(ordinal_, status_);
     detail::BesideCaptures const beside;
     if (pool_.get() != nullptr) {
