@@ -18,15 +18,6 @@
 
 namespace kvcache_bench {
 
-template <class R>
-auto checked(R const& result, char const* what)
-{
-  if (!result) {
-    throw std::runtime_error(std::string(what) + ": " + result.error().message().text);
-  }
-  return *result;
-}
-
 /// See the file comment. The plan kernel, once a step, and two launches a layer are in the graph.
 class DecodeStep {
  public:

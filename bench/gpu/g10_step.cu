@@ -32,15 +32,6 @@ constexpr int steps = 128;  // of a round
 constexpr kvcache::Index prompt_rows = 64;
 constexpr kvcache::Geometry geometry{.layers = 32, .kv_heads = 8};
 
-template <class T>
-T checked(kvcache::Result<T> made)
-{
-  if (!made) {
-    throw std::runtime_error(std::string("G10: ") + made.error().message().text);
-  }
-  return std::move(*made);
-}
-
 class CacheSteps {
  public:
   CacheSteps()

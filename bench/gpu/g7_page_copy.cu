@@ -32,12 +32,12 @@ class PageCopies {
       plan_.copies.push_back(
         {kvcache::PageId{ids[i]}, kvcache::PageId{ids[copies + i]}, page_tokens});
     }
-    require(pool_.reserve(ref()));
-    require(pool_.apply({}, ref()));  // the stream follows the pool's memory
+    checked(pool_.reserve(ref()), "reserve");
+    checked(pool_.apply({}, ref()), "apply");  // the stream follows the pool's memory
     auto* const words = reinterpret_cast<std::uint16_t*>(pool_.page(kvcache::PageId{1}));
     fill_random<<<2048, 256, 0, stream_.get()>>>(
       words, (pool_.arena_bytes() - pool_.footprint().page_bytes()) / 2, 3);
-    require(pool_.apply(plan_, ref()));
+    checked(pool_.apply(plan_, ref()), "apply");
     stream_.wait();
     check_pages();
     replay_ =
@@ -53,13 +53,6 @@ class PageCopies {
 
  private:
   kvcache::StreamRef ref() const { return {.handle = stream_.get()}; }
-  template <class R>
-  static void require(R const& result)
-  {
-    if (!result) {
-      throw std::runtime_error(result.error().message().text);
-    }
-  }
   kvcache::Pool<Layout> make_pool(std::int32_t page_tokens,
                                   kvcache::Arrangement arrangement,
                                   std::uint32_t copies)
@@ -73,9 +66,7 @@ class PageCopies {
                                                          .page_tokens = page_tokens,
                                                          .arrangement = arrangement},
                                                         error);
-    auto made = kvcache::Pool<Layout>::create(geometry, options, {}, &device_);
-    require(made);
-    return std::move(*made);
+    return checked(kvcache::Pool<Layout>::create(geometry, options, {}, &device_), "pool");
   }
   /// Some of the pages, all layers.
   void check_pages() const

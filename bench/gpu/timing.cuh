@@ -26,6 +26,16 @@ inline void check(cudaError_t status, char const* what)
   }
 }
 
+/// What a call of the library returned. Throws its sentence where it failed.
+template <class R>
+auto checked(R result, char const* what = "kvcache")
+{
+  if (!result) {
+    throw std::runtime_error(std::string(what) + ": " + result.error().message().text);
+  }
+  return std::move(*result);
+}
+
 /// Holds a stream for some 100 us, so that what is timed behind it has been handed to the GPU before it begins.
 static __global__ void hold()
 {

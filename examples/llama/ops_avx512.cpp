@@ -54,34 +54,32 @@ bool machine_has_amx()
 #endif
 }
 
+/// AVX2's table with other products of many rows.
+constexpr Kernels with_products(char const* name, decltype(Kernels::rounded_times_many) products)
+{
+  return {name,
+          avx2::decode,
+          avx2::times,
+          avx2::round,
+          avx2::rounded_times_one,
+          products,
+          avx2::rms_norm,
+          avx2::add,
+          avx2::swiglu};
+}
+
 }  // namespace
 
 Kernels const* avx512_kernels()
 {
-  static constexpr Kernels table{"avx512",
-                                 avx2::decode,
-                                 avx2::times,
-                                 avx2::round,
-                                 avx2::rounded_times_one,
-                                 avx512::rounded_times_many,
-                                 avx2::rms_norm,
-                                 avx2::add,
-                                 avx2::swiglu};
+  static constexpr Kernels table = with_products("avx512", avx512::rounded_times_many);
   static bool const usable = machine_has_vnni();
   return usable ? &table : nullptr;
 }
 
 Kernels const* amx_kernels()
 {
-  static constexpr Kernels table{"amx",
-                                 avx2::decode,
-                                 avx2::times,
-                                 avx2::round,
-                                 avx2::rounded_times_one,
-                                 amx::rounded_times_many,
-                                 avx2::rms_norm,
-                                 avx2::add,
-                                 avx2::swiglu};
+  static constexpr Kernels table = with_products("amx", amx::rounded_times_many);
   static bool const usable = machine_has_amx();
   return usable ? &table : nullptr;
 }

@@ -7,6 +7,7 @@
 #include <kvcache/core/ids.hpp>
 #include <kvcache/core/thread_block.hpp>
 #include <kvcache/view/batch_view.hpp>
+#include <kvcache/view/block_sum.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,39 +15,6 @@
 /// \file The kernel that makes a step's work list on the device, from chunks and lengths that may be known there only.
 
 namespace kvcache::inline v0_1 {
-
-namespace detail {
-
-/// Sums over the threads of a block, those before each and all of them.
-struct BlockScan {
-  std::int64_t before;
-  std::int64_t total;
-
-  /// **Pre** all threads of the block call it; `sums` is shared, one for each warp. Ends with a barrier.
-  template <ThreadBlock B>
-  static KVCACHE_HOST_DEVICE BlockScan of(B& block, std::int64_t x, std::int64_t* sums)
-  {
-    auto& warp = block.warp();
-    std::int64_t sum = x;
-    for (std::int32_t by = 1; by < warp_lanes; by *= 2) {
-      std::int64_t const left = warp.shuffle_up(sum, by, all_lanes);
-      sum += warp.lane() >= by ? left : 0;
-    }
-    if (warp.lane() == warp_lanes - 1) {
-      sums[warp.index()] = sum;
-    }
-    block.sync();
-    BlockScan out{sum - x, 0};
-    for (std::int32_t w = 0; w < block.threads() / warp_lanes; ++w) {
-      out.before += w < warp.index() ? sums[w] : 0;
-      out.total += sums[w];
-    }
-    block.sync();
-    return out;
-  }
-};
-
-}  // namespace detail
 
 /// Fills a `DeviceWork` for the step that `view` shows. One block; any number of threads.
 /// **Pre** tokens and chunks of the step are at most the work's; what is beyond them is left out.
@@ -57,7 +25,7 @@ struct PlanWorkKernel {
   DeviceWork work;
 
   static constexpr std::int32_t max_threads = 256;
-  static constexpr std::size_t shared_bytes = max_threads / warp_lanes * sizeof(std::int64_t);
+  static constexpr std::size_t shared_bytes = block_sum_places(max_threads) * sizeof(std::int64_t);
 
   template <ThreadBlock B>
   KVCACHE_HOST_DEVICE void operator()(B& block) const
@@ -69,7 +37,7 @@ struct PlanWorkKernel {
     for (Index first = 0; first < chunks; first += block.threads()) {
       Index const c = first + block.thread();
       Index const rows = c < chunks ? rows_of(c) : 0;
-      auto const scan = detail::BlockScan::of(block, detail::WorkTile::tiles_of(rows), sums);
+      auto const scan = block_sum<B, std::int64_t>(block, detail::WorkTile::tiles_of(rows), sums);
       if (c < chunks) {
         work.chunk_tiles[c] = static_cast<Index>(before + scan.before);
       }
@@ -87,7 +55,7 @@ struct PlanWorkKernel {
         tile = tile_of(t, chunks);
       }
       std::int64_t const units = t < tiles ? tile.units() : 0;
-      auto const scan = detail::BlockScan::of(block, units * work.shape.kv_heads, sums);
+      auto const scan = block_sum(block, units * work.shape.kv_heads, sums);
       if (t < tiles) {
         tile.start = total + scan.before;
         work.tiles[t] = tile;

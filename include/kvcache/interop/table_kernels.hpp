@@ -118,13 +118,13 @@ struct PageListsKernel {
 
   [[nodiscard]] static constexpr std::size_t shared_bytes(std::int32_t threads)
   {
-    return (BlockSum::scratch_words + static_cast<std::size_t>(threads)) * sizeof(std::int32_t);
+    return (block_sum_places(threads) + static_cast<std::size_t>(threads)) * sizeof(std::int32_t);
   }
   template <ThreadBlock B>
   KVCACHE_HOST_DEVICE void operator()(B& block) const
   {
     auto* const scratch = reinterpret_cast<std::int32_t*>(block.shared());
-    std::int32_t* const firsts = scratch + BlockSum::scratch_words;
+    std::int32_t* const firsts = scratch + block_sum_places(block.threads());
     Index const share = (lines + block.blocks() - 1) / block.blocks();
     std::int64_t const begin = std::int64_t{share} * block.index();
     if (block.index() == 0 && block.thread() == 0) {
@@ -145,7 +145,7 @@ struct PageListsKernel {
     Lanes const team{block.warp().lane(), warp_lanes};
     for (Index i = first_line; i < end; i += block.threads()) {
       Index const own = i + block.thread();
-      BlockSum const sum = block_sum(block, own < end ? source.line(own).pages : 0, scratch);
+      auto const sum = block_sum(block, own < end ? source.line(own).pages : 0, scratch);
       firsts[block.thread()] = first + sum.before;
       block.sync();
       for (Index at = block.warp().index(); at < block.threads() && i + at < end; at += warps) {
@@ -181,11 +181,17 @@ namespace detail {
   return size < lines * each ? too_small(span, size, lines * each) : Error{};
 }
 
-/// The same for rectangles, of which a line must hold the longest.
-[[nodiscard]] inline Error check_width(TableSource const& source, std::size_t width) noexcept
+/// The same for rectangles of `width` pages a line, each of `words`: a line must hold the longest.
+[[nodiscard]] inline Error check_rectangle(TableSource const& source,
+                                           char const* span,
+                                           std::size_t size,
+                                           std::size_t lines,
+                                           std::size_t width,
+                                           std::size_t words) noexcept
 {
   auto const least = static_cast<std::size_t>(source.most_pages());
-  return width < least ? too_small("width", width, least) : Error{};
+  return width < least ? too_small("width", width, least)
+                       : check_room(source, span, size, lines, words * width);
 }
 
 }  // namespace detail
@@ -196,10 +202,8 @@ namespace detail {
                                                            TableSource const& source)
 {
   std::size_t const lines = out.seq_lens.size();
-  if (Error const error = detail::check_width(source, out.width); error.why != Why::ok) {
-    return error;
-  }
-  if (Error const error = detail::check_room(source, "pages", out.pages.size(), lines, out.width);
+  if (Error const error =
+        detail::check_rectangle(source, "pages", out.pages.size(), lines, out.width, 1);
       error.why != Why::ok) {
     return error;
   }
@@ -214,11 +218,8 @@ namespace detail {
                                                             TableSource const& source)
 {
   std::size_t const lines = out.seq_lens.size();
-  if (Error const error = detail::check_width(source, out.width); error.why != Why::ok) {
-    return error;
-  }
   if (Error const error =
-        detail::check_room(source, "offsets", out.offsets.size(), lines, 2 * out.width);
+        detail::check_rectangle(source, "offsets", out.offsets.size(), lines, out.width, 2);
       error.why != Why::ok) {
     return error;
   }

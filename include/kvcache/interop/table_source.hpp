@@ -124,15 +124,9 @@ struct TableSource {
     }
     Index const index = token_index[token];
     Index const p = index / page_tokens;
-    if (static_cast<std::uint32_t>(p) >= segment.row_stride) {
-      return -1;
-    }
-    std::uint32_t const entry =
-      segment.entry(0, 0, token_row[token], static_cast<std::uint32_t>(p));
-    if (entry == 0 || entry >= segment.num_pages) {
-      return -1;
-    }
-    return std::int64_t{entry} * page_tokens + (index - p * page_tokens);
+    std::uint32_t const page =
+      segment.page_to_store(0, 0, token_row[token], static_cast<std::uint32_t>(p));
+    return page == 0 ? -1 : std::int64_t{page} * page_tokens + (index - p * page_tokens);
   }
 
  private:

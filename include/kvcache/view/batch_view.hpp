@@ -117,12 +117,10 @@ struct BatchView {
     auto const l = static_cast<std::uint32_t>(layer);
     auto const h = static_cast<std::uint32_t>(head);
     Index const p = index / map.tokens.get();
-    if (index < 0 || static_cast<std::uint32_t>(p) >= segment.row_stride) {
+    std::uint32_t const page =
+      index < 0 ? 0 : segment.page_to_store(l, h, token_row[token], static_cast<std::uint32_t>(p));
+    if (page == 0) {
       return nullptr;
-    }
-    std::uint32_t const page = segment.entry(l, h, token_row[token], static_cast<std::uint32_t>(p));
-    if (page == 0 || page >= segment.num_pages) {
-      return nullptr;  // page 0 is read-only zeros
     }
     return reinterpret_cast<element*>(segment.tile(l, h, page)) +
            static_cast<std::size_t>(index - p * map.tokens.get()) * map.row_elements();

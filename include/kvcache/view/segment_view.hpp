@@ -45,6 +45,17 @@ struct SegmentView {
       table[static_cast<std::size_t>(layer) * layer_stride + r * row_stride + p]);
   }
 
+  /// The page of that entry if rows may be stored there. 0, the page of zeros, which is read-only: the entry would lie behind
+  /// its table row, or is no page of the pool. **Cost** one load.
+  KVCACHE_HOST_DEVICE std::uint32_t page_to_store(std::uint32_t layer,
+                                                  std::uint32_t head,
+                                                  std::uint32_t row,
+                                                  std::uint32_t p) const
+  {
+    std::uint32_t const page = p < row_stride ? entry(layer, head, row, p) : 0;
+    return page < num_pages ? page : 0;
+  }
+
   /// The tile of (layer, head) in `page`. An id outside the pool reads the page of zeros, so no table
   /// content makes a kernel leave the pool. **Cost** one load, one 64-bit product.
   KVCACHE_HOST_DEVICE std::byte* tile(std::uint32_t layer,
