@@ -18,10 +18,11 @@
 
 namespace kvcache_bench {
 
-/// See the file comment. The plan kernel, once a step, and two launches a layer are in the graph.
+/// See the file comment. The kernels that plan, once a step, and the launches of each layer are in the graph.
 class DecodeStep {
  public:
-  explicit DecodeStep(BatchShape const& shape) : batch_(shape)
+  /// `shared_rows` as in `DeviceLimits`.
+  explicit DecodeStep(BatchShape const& shape, kvcache::Index shared_rows = 0) : batch_(shape)
   {
     kvcache::AttentionShape const heads{.query_heads = batch_.query_heads(),
                                         .kv_heads = shape.kv_heads};
@@ -31,7 +32,8 @@ class DecodeStep {
       .chunks = tokens,
       .head_dim = Batch::head_dim,
       .blocks =
-        checked(kvcache::attention_blocks<GpuLayout, float, float>(Batch::head_dim), "blocks")};
+        checked(kvcache::attention_blocks<GpuLayout, float, float>(Batch::head_dim), "blocks"),
+      .shared_rows = shared_rows};
     memory_ = std::make_unique<DeviceArray<std::byte>>(kvcache::DeviceWork::bytes(heads, limits));
     kvcache::DeviceWork const work =
       checked(kvcache::DeviceWork::make(memory_->data(), heads, limits), "work");

@@ -22,7 +22,6 @@ bool const registered =
   add_missing("G5", "decode over fp8, int8 and int4 against bfloat16: no codecs yet") &&
   add_missing("G8", "offload of pages, one way: no tiers yet") &&
   add_missing("G9", "offload both ways, and beside decode: no tiers yet") &&
-  add_missing("G11", "64 requests over 8k common rows: no shared prefix on the device yet") &&
   add_missing("G12", "eviction by scores, with compaction: no evictors yet");
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <kvcache/attention/device_attend.hpp>
 #include <kvcache/attention/device_merge.hpp>
 #include <kvcache/attention/device_plan.hpp>
+#include <kvcache/attention/device_share.hpp>
 #include <kvcache/core/dtype.hpp>
 
 #include <algorithm>
@@ -44,12 +45,15 @@ class WorkMemory {
 };
 
 template <class Layout>
-kvcache::DeviceLimits limits_of(PagedPool<Layout>& pool, std::int32_t blocks)
+kvcache::DeviceLimits limits_of(PagedPool<Layout>& pool,
+                                std::int32_t blocks,
+                                kvcache::Index shared_rows = 0)
 {
   return {.tokens = std::max(pool.num_tokens(), 1),
           .chunks = std::max(pool.view().num_chunks(), 1),
           .head_dim = pool.geometry().head_dim,
-          .blocks = blocks};
+          .blocks = blocks,
+          .shared_rows = shared_rows};
 }
 
 template <class Layout>
@@ -57,6 +61,10 @@ void plan_on_device(PagedPool<Layout>& pool,
                     kvcache::DeviceWork const& work,
                     simt::Options const& options)
 {
+  if (work.limits.shared_rows > 0) {
+    using Share = kvcache::ShareRowsKernel<Layout>;
+    simt::launch(1, Share::max_threads, Share::shared_bytes, Share{pool.view(), work}, options);
+  }
   using Plan = kvcache::PlanWorkKernel<Layout>;
   simt::launch(1, Plan::max_threads, Plan::shared_bytes, Plan{pool.view(), work}, options);
 }
@@ -102,6 +110,10 @@ Attended run_on_device(PagedPool<Layout>& pool,
   using Merge = kvcache::MergePartsKernel<Layout, HeadDim, Query, Out>;
   Merge const merge{pool.view(), work, io};
   simt::launch(merge.blocks(), Merge::max_threads, Merge::shared_bytes, merge, options);
+  if (limits.shared_rows > 0) {
+    using Spans = kvcache::MergeSpansKernel<Layout, HeadDim, Query, Out>;
+    simt::launch(limits.blocks, Spans::max_threads, Spans::shared_bytes, Spans{work, io}, options);
+  }
   for (std::size_t i = 0; i < q.size(); ++i) {
     got.out.push_back(kvcache::ElementTraits<Out>::to_float(results[i]));
   }

@@ -41,8 +41,10 @@ std::vector<WorkTile> model_tiles(PagedPool<Layout>& pool, AttentionShape const&
     Index const rows = (view.chunk_first[c + 1] - first_token) * shape.group();
     Index const step = rows <= 16 ? 16 : 64;
     for (Index first = 0; first < rows; first += step) {
-      WorkTile tile{start, c, first, 0, 0};
+      WorkTile tile{
+        .start = start, .chunk = c, .first = first, .rows = 0, .begin = 0, .end = 0, .level = -1};
       for (Index row = first; row < std::min(rows, first + step); ++row) {
+        ++tile.rows;
         Index const token = first_token + row / shape.group();
         Index const length = pool.sees(token) == 0 ? 0 : pool.length_of(token);
         for (Index i = 0; i < length; ++i) {
@@ -140,7 +142,8 @@ TEST_CASE("PlanWorkKernel: tiles are what each token sees, and each share starts
     for (std::size_t t = 0; t < want.size(); ++t) {
       WorkTile const& got = work.tiles[t];
       same = same && got.start == want[t].start && got.chunk == want[t].chunk &&
-             got.first == want[t].first && got.begin == want[t].begin && got.end == want[t].end;
+             got.first == want[t].first && got.rows == want[t].rows && got.begin == want[t].begin &&
+             got.end == want[t].end && got.level == want[t].level;
       total = got.start + std::int64_t{got.units()} * shape.kv_heads;
     }
     CHECK(same);
@@ -206,6 +209,11 @@ TEST_CASE("DeviceWork: what a device cannot do is refused by name", "[attention]
   bad = good;
   bad.blocks = 20000;
   CHECK(named(bad) == "blocks");
+  bad = good;
+  bad.shared_rows = 32;
+  CHECK(named(bad) == "shared_rows");
+  bad.shared_rows = -64;
+  CHECK(named(bad) == "shared_rows");
   CHECK(std::string(refusal({.query_heads = 7, .kv_heads = 2}, good).field) == "query_heads");
   std::byte memory[1];
   CHECK(!DeviceWork::make(memory, shape, bad).has_value());

@@ -94,7 +94,8 @@ TEST_CASE("AttendKernel: entries that are no pages of the pool read as zeros",
   for (int i = 0; i < 20; ++i) {
     std::uint64_t const case_seed = random();
     Index const tokens = i % 2 == 0 ? 1 : 7;
-    PagedPool<Layout> pool(geometry, {150, 33}, {{0, tokens}, {1, 1}}, Poison::nan, case_seed);
+    PagedPool<Layout> pool(
+      geometry, {150, 33, 150}, {{0, tokens}, {1, 1}, {2, 1}}, Poison::nan, case_seed);
     for (std::uint32_t p = 0; p < 10; ++p) {
       if (random() % 2 == 0) {
         continue;
@@ -109,10 +110,14 @@ TEST_CASE("AttendKernel: entries that are no pages of the pool read as zeros",
         pool.forget(0, 0, 0, static_cast<Index>(p) * 16 + r);
       }
     }
+    pool.share(2, 0, 9);
     std::vector<float> const q = random_queries(query_floats(pool, shape), case_seed);
-    Attended const got = run_on_device<64, float, float>(pool, shape, 0, q, limits_of(pool, 4));
-    INFO("seed " << case_seed);
-    CHECK(error_against_double(pool, shape, 0, q, got) <= 1e-3);
+    for (Index const shared_rows : {0, 64}) {
+      INFO("seed " << case_seed << ", shared_rows " << shared_rows);
+      Attended const got =
+        run_on_device<64, float, float>(pool, shape, 0, q, limits_of(pool, 4, shared_rows));
+      CHECK(error_against_double(pool, shape, 0, q, got) <= 1e-3);
+    }
   }
 }
 

@@ -76,6 +76,7 @@ template <class T, int HeadDim>
 bool try_batch(char const* name,
                kvcache::AttentionShape shape,
                std::int32_t page_tokens,
+               Index shared_rows,
                std::uint64_t seed,
                cudaStream_t stream)
 {
@@ -91,6 +92,11 @@ bool try_batch(char const* name,
   kvcache::Geometry const geometry{
     .layers = 1, .kv_heads = shape.kv_heads, .head_dim = HeadDim, .page_tokens = page_tokens};
   PagedPool<Layout> pool(geometry, lengths, chunks, Poison::nan, seed);
+  for (std::size_t s = 6; s < 40; ++s) {  // prefixes of any length, forks of forks among them
+    std::size_t const of = s - 1 - random() % 2;
+    auto const pages = static_cast<std::uint32_t>(std::min(lengths[s], lengths[of]) / page_tokens);
+    pool.share(s, of, pages - pages / 4 * static_cast<std::uint32_t>(random() % 3));
+  }
   pool.plant(3, kvcache_test::random_tree(random, 9, false));
 
   auto const host = pool.view();
@@ -125,7 +131,8 @@ bool try_batch(char const* name,
   kvcache::DeviceLimits const limits{.tokens = pool.num_tokens() + 20,
                                      .chunks = static_cast<Index>(chunks.size()) + 5,
                                      .head_dim = HeadDim,
-                                     .blocks = blocks.value()};
+                                     .blocks = blocks.value(),
+                                     .shared_rows = shared_rows};
   auto const work = kvcache::DeviceWork::make(
     memory.take(kvcache::DeviceWork::bytes(shape, limits)), shape, limits);
   if (!work.has_value()) {
@@ -182,12 +189,14 @@ bool try_batch(char const* name,
     float const error = log == logs[row] ? 0.0F : std::fabs(log - logs[row]);
     worst = error <= worst ? worst : error;
   }
-  std::printf("attention, %s, page %d: %zu rows of output on %d blocks, worst error %.1e\n",
-              name,
-              page_tokens,
-              rows,
-              blocks.value(),
-              static_cast<double>(worst));
+  std::printf(
+    "attention, %s, page %d, shared rows %d: %zu rows of output on %d blocks, worst error %.1e\n",
+    name,
+    page_tokens,
+    shared_rows,
+    rows,
+    blocks.value(),
+    static_cast<double>(worst));
   return worst <= 1e-3F;
 }
 
@@ -207,21 +216,30 @@ int main()
   bool good = true;
   for (std::int32_t const page_tokens : {1, 16, 64}) {
     auto const seed = static_cast<std::uint64_t>(20261130 + page_tokens);
-    good = try_batch<kvcache::half, 64>(
-             "f16, head_dim 64", {.query_heads = 14, .kv_heads = 2}, page_tokens, seed, stream) &&
-           good;
-    good = try_batch<kvcache::bfloat16, 128>("bf16, head_dim 128",
-                                             {.query_heads = 16, .kv_heads = 4, .soft_cap = 30.0F},
-                                             page_tokens,
-                                             seed,
-                                             stream) &&
-           good;
-    good = try_batch<kvcache::bfloat16, 256>("bf16, head_dim 256",
-                                             {.query_heads = 8, .kv_heads = 1, .window = 1000},
-                                             page_tokens,
-                                             seed,
-                                             stream) &&
-           good;
+    for (Index const shared_rows : {0, 64}) {
+      good = try_batch<kvcache::half, 64>("f16, head_dim 64",
+                                          {.query_heads = 14, .kv_heads = 2},
+                                          page_tokens,
+                                          shared_rows,
+                                          seed,
+                                          stream) &&
+             good;
+      good =
+        try_batch<kvcache::bfloat16, 128>("bf16, head_dim 128",
+                                          {.query_heads = 16, .kv_heads = 4, .soft_cap = 30.0F},
+                                          page_tokens,
+                                          shared_rows,
+                                          seed,
+                                          stream) &&
+        good;
+      good = try_batch<kvcache::bfloat16, 256>("bf16, head_dim 256",
+                                               {.query_heads = 8, .kv_heads = 1, .window = 1000},
+                                               page_tokens,
+                                               shared_rows,
+                                               seed,
+                                               stream) &&
+             good;
+    }
   }
   (void)cudaStreamDestroy(stream);
   return good ? 0 : 1;

@@ -34,7 +34,9 @@ template __global__ void run_kernel(SlotMappingKernel<std::int64_t>);
 template <int HeadDim>
 using Bf16By = PagedHeads<bfloat16, HeadDim, 16>;
 template __global__ void run_kernel(PlanWorkKernel<Bf16By<128>>);
+template __global__ void run_kernel(ShareRowsKernel<Bf16By<128>>);
 template __global__ void run_kernel(MergePartsKernel<Bf16By<128>, 128, bfloat16, bfloat16>);
+template __global__ void run_kernel(MergeSpansKernel<Bf16By<128>, 128, bfloat16, bfloat16>);
 template __global__ void run_kernel(AttendKernel<Bf16By<64>, 64, bfloat16, bfloat16>);
 template __global__ void run_kernel(AttendKernel<Bf16By<128>, 128, bfloat16, bfloat16>);
 template __global__ void run_kernel(AttendKernel<Bf16By<256>, 256, bfloat16, bfloat16>);

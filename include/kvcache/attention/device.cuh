@@ -137,19 +137,25 @@ template <class Layout, class Query, class Out, ScoreBias Bias = NoBias>
   return blocks;
 }
 
-/// Makes the work list of the step that `view` shows. **Pre** see `PlanWorkKernel`.
+/// Makes the work list of the step that `view` shows: a launch, two where chunks may share rows. **Pre** see `PlanWorkKernel`.
 template <class Layout>
 [[nodiscard]] Result<Done> plan_attention(BatchView<Layout> const& view,
                                           DeviceWork const& work,
                                           cudaStream_t stream)
 {
-  using Kernel = PlanWorkKernel<Layout>;
-  return detail::done_or(
-    cuda_launch(Kernel{view, work}, 1, Kernel::max_threads, Kernel::shared_bytes, stream),
-    "plan_attention");
+  using Share = ShareRowsKernel<Layout>;
+  using Plan = PlanWorkKernel<Layout>;
+  cudaError_t error = cudaSuccess;
+  if (work.limits.shared_rows > 0) {
+    error = cuda_launch(Share{view, work}, 1, Share::max_threads, Share::shared_bytes, stream);
+  }
+  if (error == cudaSuccess) {
+    error = cuda_launch(Plan{view, work}, 1, Plan::max_threads, Plan::shared_bytes, stream);
+  }
+  return detail::done_or(error, "plan_attention");
 }
 
-/// Attention of one layer: two launches. **Pre** see `AttendKernel`.
+/// Attention of one layer: two launches, three where chunks may share rows. **Pre** see `AttendKernel`.
 template <class Layout, class Query, class Out, ScoreBias Bias = NoBias>
 [[nodiscard]] Result<Done> attend(BatchView<Layout> const& view,
                                   DeviceWork const& work,
@@ -162,6 +168,7 @@ template <class Layout, class Query, class Out, ScoreBias Bias = NoBias>
     constexpr std::int32_t head_dim = decltype(dim)::value;
     using Attend = AttendKernel<Layout, head_dim, Query, Out, Bias>;
     using Merge = MergePartsKernel<Layout, head_dim, Query, Out>;
+    using MergeSpans = MergeSpansKernel<Layout, head_dim, Query, Out>;
     cudaError_t error = detail::allow_shared<Attend>();
     if (error == cudaSuccess) {
       error = cuda_launch(Attend{view, work, layer, io, bias},
@@ -173,6 +180,13 @@ template <class Layout, class Query, class Out, ScoreBias Bias = NoBias>
     Merge const merge{view, work, io};
     if (error == cudaSuccess && merge.blocks() > 0) {
       error = cuda_launch(merge, merge.blocks(), Merge::max_threads, Merge::shared_bytes, stream);
+    }
+    if (error == cudaSuccess && work.limits.shared_rows > 0) {
+      error = cuda_launch(MergeSpans{work, io},
+                          work.limits.blocks,
+                          MergeSpans::max_threads,
+                          MergeSpans::shared_bytes,
+                          stream);
     }
     return error;
   });

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// \file Attention on a GPU: decode, drafts and chunks of prefill, in three kernels over a view.
+/// \file Attention on a GPU: decode, drafts and chunks of prefill, in three kernels over a view, five with shared prefixes.
 ///
 ///   once                memory of `DeviceWork::bytes(shape, limits)`, `DeviceWork::make`
-///   once a step         PlanWorkKernel     one block: chunks and lengths to a list of work
+///   once a step         ShareRowsKernel    one block: which chunks begin with the same pages; where `limits.shared_rows` is set
+///                       PlanWorkKernel     one block: chunks and lengths to a list of work
 ///   for each layer      AttendKernel       `limits.blocks` blocks, equal shares of the list
 ///                       MergePartsKernel   one block fewer: joins what the shares' borders cut
+///                       MergeSpansKernel   any grid: joins shared rows and what each chunk has besides; where they are
 ///
 /// Launch them with `device.cuh`, or call the functors from a kernel of your own. Grids and arguments depend on `limits` alone,
 /// all that changes from step to step is read on the device: a captured graph runs any step within its limits. Empty
 /// chunks and padding are harmless. The same grid gives the same bits, whatever else the GPU does.
 ///
-/// How an item is divided: `device_work.hpp`. How its rows come: `device_rows.hpp`. What a step of it is: `device_step.hpp`.
+/// How an item is divided: `device_work.hpp`. Who shares rows: `device_share.hpp`. How its rows come: `device_rows.hpp`. What a step of it is: `device_step.hpp`.
 /// What tokens see, and what a score is, is that of the host: window, soft cap, token trees, bias (`shape.hpp`, `bias.hpp`).
 /// Two-way spans are the host's alone: a work has none, and a view cannot say them.
 ///
@@ -26,4 +28,5 @@
 #include <kvcache/attention/device_attend.hpp>
 #include <kvcache/attention/device_merge.hpp>
 #include <kvcache/attention/device_plan.hpp>
+#include <kvcache/attention/device_share.hpp>
 #include <kvcache/attention/device_work.hpp>

@@ -114,27 +114,15 @@ struct AttendKernel {
   template <ThreadBlock B>
   KVCACHE_HOST_DEVICE void attend(B& block, detail::WorkTile const& tile, Piece const& piece) const
   {
-    ChunkView const chunk = view.chunk(tile.chunk);
-    Index const rows = chunk.tokens * work.shape.group();
-    if (detail::WorkTile::rows_of(rows) == detail::WorkTile::narrow_rows) {
-      run<false>(block, tile, piece, chunk, rows);
+    if (tile.rows <= detail::WorkTile::narrow_rows) {
+      run<false>(block, tile, piece);
     } else {
-      Index const left = rows - tile.first;
-      run<true>(block,
-                tile,
-                piece,
-                chunk,
-                left < detail::WorkTile::wide_rows ? left : detail::WorkTile::wide_rows);
+      run<true>(block, tile, piece);
     }
   }
 
-  /// **Pre** the tile has `count` query rows.
   template <bool Wide, ThreadBlock B>
-  KVCACHE_HOST_DEVICE void run(B& block,
-                               detail::WorkTile const& tile,
-                               Piece const& piece,
-                               ChunkView const& chunk,
-                               std::int32_t count) const
+  KVCACHE_HOST_DEVICE void run(B& block, detail::WorkTile const& tile, Piece const& piece) const
   {
     using detail::WorkTile;
     using Rows = Ring<Wide>;
@@ -142,6 +130,7 @@ struct AttendKernel {
     auto& warp = block.warp();
     std::byte* const memory = block.shared();
     auto* const queries = reinterpret_cast<detail::QueryRow*>(memory + rows_at);
+    std::int32_t const count = tile.rows;
     std::int32_t const own_rows = Rows::warp_rows * warp.index();
 
     Index const stop = (tile.first_unit() + piece.last) * WorkTile::unit_rows;
@@ -150,11 +139,12 @@ struct AttendKernel {
     row += !Wide && row + Rows::warp_rows <= tile.begin ? Rows::step_rows : 0;
 
     block.sync();  // the item before has left the shared memory
-    Rows ring(warp, view, layer, piece.head, chunk.row, memory, row, stop, tile.begin, tile.end);
+    std::uint32_t const table_row = view.chunk(tile.chunk).row;
+    Rows ring(warp, view, layer, piece.head, table_row, memory, row, stop, tile.begin, tile.end);
     for (std::int32_t i = 0; i < Rows::slots - 1; ++i) {
       ring.start(warp);
     }
-    load_queries<Wide>(block, tile, piece, chunk, count, queries, memory + queries_at);
+    load_queries<Wide>(block, tile, piece, queries, memory + queries_at);
     block.sync();
     std::int32_t const own_queries = Wide ? WorkTile::narrow_rows * warp.index() : 0;
     detail::QueryRows<HeadDim> const q(
@@ -188,8 +178,8 @@ struct AttendKernel {
       }
     }
 
-    detail::TileOut<Element, HeadDim, Out> const out{
-      {io.out, io.lse, work.shape.query_heads}, work, queries, piece.slot};
+    auto const out = detail::TileOut<Element, HeadDim, Out>::of(
+      {io.out, io.lse, work.shape.query_heads}, queries, work, tile, piece.head, piece.slot);
     if constexpr (Wide) {
       detail::put_states(warp, state, own_queries, count - own_queries, out);
     } else {
@@ -222,8 +212,6 @@ struct AttendKernel {
   KVCACHE_HOST_DEVICE void load_queries(B& block,
                                         detail::WorkTile const& tile,
                                         Piece const& piece,
-                                        ChunkView const& chunk,
-                                        std::int32_t count,
                                         detail::QueryRow* queries,
                                         std::byte* slot) const
   {
@@ -232,16 +220,16 @@ struct AttendKernel {
     constexpr std::int32_t pieces = HeadDim / 8;
     std::int32_t const group = work.shape.group();
     for (std::int32_t r = block.thread(); r < places; r += max_threads) {
-      Index const row = tile.first + (r < count ? r : count - 1);
-      queries[r] = detail::QueryRow::of(view, work.shape, chunk.first_token, piece.head, row);
+      Index const query = work.query(view, tile, r < tile.rows ? r : tile.rows - 1);
+      queries[r] = detail::QueryRow::of(view, work.shape, piece.head, query);
     }
     for (std::int32_t j = block.thread(); j < places * pieces; j += max_threads) {
       std::int32_t const r = j / pieces;
-      Index const row = tile.first + r;
       std::uint32_t words[4] = {};
-      if (r < count) {
-        auto const token = static_cast<std::size_t>(chunk.first_token + row / group);
-        auto const head = static_cast<std::size_t>(piece.head * group + row % group);
+      if (r < tile.rows) {
+        Index const query = work.query(view, tile, r);
+        auto const token = static_cast<std::size_t>(query / group);
+        auto const head = static_cast<std::size_t>(piece.head * group + query % group);
         std::size_t const at = token * static_cast<std::size_t>(work.shape.query_heads) + head;
         detail::load_query<Element>(io.q + at * HeadDim + j % pieces * 8, words);
       }

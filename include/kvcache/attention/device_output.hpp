@@ -73,35 +73,48 @@ struct OutRows {
   }
 };
 
-/// The rows of one tile: `slot` of the work, or the caller's where it is negative.
+/// The rows of one tile: states in the work, or the caller's where there are none.
 template <class Element, int HeadDim, class Out>
 struct TileOut {
   OutRows<Element, HeadDim, Out> rows;
-  DeviceWork const& work;
   QueryRow const* queries;
-  std::int32_t slot;
+  float* state_out;  ///< of the tile's first row, or null
+  float* state_lse;
 
+  /// An item that is a cut one's part in `slot`, or where that is negative whole.
+  static KVCACHE_HOST_DEVICE TileOut of(OutRows<Element, HeadDim, Out> const& rows,
+                                        QueryRow const* queries,
+                                        DeviceWork const& work,
+                                        WorkTile const& tile,
+                                        std::int32_t kv_head,
+                                        std::int32_t slot)
+  {
+    if (slot >= 0) {
+      std::size_t const at = static_cast<std::size_t>(slot) * WorkTile::wide_rows;
+      return {rows, queries, work.part_out + at * HeadDim, work.part_lse + at};
+    }
+    if (tile.level >= 0) {
+      std::size_t const at = work.state(tile.level, kv_head, tile.first);
+      return {rows, queries, work.shared.out + at * HeadDim, work.shared.lse + at};
+    }
+    return {rows, queries, nullptr, nullptr};
+  }
   KVCACHE_HOST_DEVICE void put(std::int32_t r, std::int32_t d, float x, float y) const
   {
-    if (slot < 0) {
+    if (state_out == nullptr) {
       rows.put(rows.row_of(queries[r].token, queries[r].head), d, x, y);
     } else {
-      OutRows<Element, HeadDim, float>{work.part_out, nullptr, 0}.put(part(r), d, x, y);
+      OutRows<Element, HeadDim, float>{state_out, nullptr, 0}.put(
+        static_cast<std::size_t>(r), d, x, y);
     }
   }
   KVCACHE_HOST_DEVICE void put_lse(std::int32_t r, float x) const
   {
-    if (slot < 0) {
+    if (state_lse == nullptr) {
       rows.put_lse(rows.row_of(queries[r].token, queries[r].head), x);
     } else {
-      work.part_lse[part(r)] = x;
+      state_lse[r] = x;
     }
-  }
-
- private:
-  [[nodiscard]] KVCACHE_HOST_DEVICE std::size_t part(std::int32_t r) const
-  {
-    return static_cast<std::size_t>(slot) * WorkTile::wide_rows + static_cast<std::size_t>(r);
   }
 };
 

@@ -17,7 +17,8 @@
 namespace kvcache::inline v0_1 {
 
 /// Fills a `DeviceWork` for the step that `view` shows. One block; any number of threads.
-/// **Pre** tokens and chunks of the step are at most the work's; what is beyond them is left out.
+/// **Pre** tokens and chunks of the step are at most the work's; what is beyond them is left out. Where `limits.shared_rows` is
+/// not 0, `ShareRowsKernel` lies before it.
 /// **Cost** O(tiles + chunks + blocks) / threads loads, with a tree of drafts also one for each of its tokens.
 template <class Layout>
 struct PlanWorkKernel {
@@ -44,6 +45,8 @@ struct PlanWorkKernel {
       before += scan.total;
     }
     Index const most = DeviceWork::max_tiles(work.shape, work.limits);
+    Index const of_spans = work.limits.shared_rows > 0 ? work.shared.counts->tiles : 0;
+    before += of_spans;
     Index const tiles = before < most ? static_cast<Index>(before) : most;
     block.sync();  // chunk_tiles
 
@@ -52,7 +55,7 @@ struct PlanWorkKernel {
       Index const t = first + block.thread();
       detail::WorkTile tile{};
       if (t < tiles) {
-        tile = tile_of(t, chunks);
+        tile = t < of_spans ? span_tile(t) : tile_of(t - of_spans, chunks);
       }
       std::int64_t const units = t < tiles ? tile.units() : 0;
       auto const scan = block_sum(block, units * work.shape.kv_heads, sums);
@@ -80,6 +83,25 @@ struct PlanWorkKernel {
     return (view.chunk_first[chunk + 1] - view.chunk_first[chunk]) * work.shape.group();
   }
 
+  /// A tile of rows that chunks share.
+  KVCACHE_HOST_DEVICE detail::WorkTile span_tile(Index t) const
+  {
+    SharedWork const& shared = work.shared;
+    Index const s = detail::last_not_above(
+      [&](Index i) { return shared.span_tiles[i]; }, shared.counts->spans, t);
+    detail::SharedSpan const span = shared.spans[s];
+    Index const size = detail::WorkTile::rows_of(span.rows);
+    Index const first = (t - shared.span_tiles[s]) * size;
+    Index const left = span.rows - first;
+    return {.start = 0,
+            .chunk = span.chunk,
+            .first = span.first + first,
+            .rows = left < size ? left : size,
+            .begin = span.begin,
+            .end = span.end,
+            .level = span.level};
+  }
+
   KVCACHE_HOST_DEVICE detail::WorkTile tile_of(Index t, Index chunks) const
   {
     Index const c = detail::last_not_above([&](Index i) { return work.chunk_tiles[i]; }, chunks, t);
@@ -89,7 +111,13 @@ struct PlanWorkKernel {
     Index const first = (t - work.chunk_tiles[c]) * detail::WorkTile::rows_of(rows);
     Index const after = first + detail::WorkTile::rows_of(rows);
     Index const last = (after < rows ? after : rows) - 1;
-    detail::WorkTile tile{0, c, first, 0, 0};
+    detail::WorkTile tile{.start = 0,
+                          .chunk = c,
+                          .first = first,
+                          .rows = last + 1 - first,
+                          .begin = 0,
+                          .end = 0,
+                          .level = -1};
     // In a chain the ends say it all; in a tree a window starts anywhere.
     Index const first_token = chunk.first_token + first / group;
     Index const last_token = chunk.first_token + last / group;
@@ -101,6 +129,12 @@ struct PlanWorkKernel {
         tile.begin = tile.end == 0 || sight.first < tile.begin ? sight.first : tile.begin;
         tile.end = sight.last > tile.end ? sight.last : tile.end;
       }
+    }
+    if (work.limits.shared_rows > 0 && work.shared.chunks[c].spans > 0) {
+      detail::SharingChunk const& sharing = work.shared.chunks[c];
+      tile.begin = sharing.known;
+      tile.first += sharing.row;
+      tile.level = sharing.spans;
     }
     return tile;
   }

@@ -31,17 +31,15 @@ struct QueryRow {
   Index last;
   HiddenRows hidden;
 
+  /// `query`: token * group + query head of the KV head.
   template <class Layout>
-  static KVCACHE_HOST_DEVICE QueryRow of(BatchView<Layout> const& view,
-                                         AttentionShape const& shape,
-                                         Index first_token,
-                                         std::int32_t kv_head,
-                                         Index row)
+  static KVCACHE_HOST_DEVICE QueryRow
+  of(BatchView<Layout> const& view, AttentionShape const& shape, std::int32_t kv_head, Index query)
   {
-    Index const token = first_token + row / shape.group();
+    Index const token = query / shape.group();
     Sight const sight = sight_of(view, shape.window, token);
     return {token,
-            kv_head * shape.group() + row % shape.group(),
+            kv_head * shape.group() + query % shape.group(),
             sight.first,
             sight.last,
             view.hidden(token)};

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/attention/device_shared_work.hpp>
 #include <kvcache/attention/shape.hpp>
 #include <kvcache/core/config.hpp>
 #include <kvcache/core/error.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/core/result.hpp>
+#include <kvcache/view/batch_view.hpp>
 
 #include <cstddef>
 #include <cstdint>
 
 /// \file The work of a step's attention on a device, and how a fixed grid shares it.
 ///
-///   tile    some query rows of a chunk: up to 16, or 64 where the chunk has more. Query row r of a chunk and KV head is
-///           token r / group, query head r % group of the KV head's.
+///   tile    up to 16 query rows of a chunk, or 64 where it has more; or of several chunks, over rows that these share.
+///           Query row r of a chunk and KV head is token r / group, query head r % group of the KV head's.
 ///   item    a tile and one KV head: `units` pieces of 64 KV rows, whose borders are multiples of 64 in the sequence
 ///   line    all units of all items: tile after tile, in each head after head, in each unit after unit
 ///
@@ -23,6 +25,8 @@
 /// A block goes through its share from left to right. It ends an item that lies inside its share; of an item that was begun
 /// by another or is left to another it keeps the state in a slot: slot 2 b for the one that it enters midway, slot 2 b + 1
 /// for the one that it leaves. So there are two slots a block, whatever the batch, and all a merge needs is arithmetic.
+/// Items of chunks that share rows end in a state of `SharedWork` instead, one for each span that a query row sees and one for
+/// the rest; a second merge joins these.
 /// Source: Osama et al., "Stream-K", PPoPP 2023; for attention, Ye et al., "FlashInfer", MLSys 2025.
 
 namespace kvcache::inline v0_1 {
@@ -33,6 +37,9 @@ struct DeviceLimits {
   Index chunks = 0;
   std::int32_t head_dim = 0;
   std::int32_t blocks = 0;  ///< of the grid: as many as the device holds at once is a good number
+  /// Chunks of few query rows that begin with so many rows in the same pages go over them together, in multiples of it: each
+  /// page is loaded once for all of them. A multiple of 64, 256 is a good start; 0 means never.
+  Index shared_rows = 0;
 };
 
 namespace detail {
@@ -65,10 +72,14 @@ struct WorkTile {
   static constexpr Index wide_rows = 64;
 
   std::int64_t start;  ///< place on the line of its first head's first unit
-  Index chunk;
-  Index first;  ///< query row of the chunk
-  Index begin;  ///< KV rows [begin, end) are those that any of its tokens sees
+  Index chunk;         ///< whose table is read
+  Index first;         ///< query rows [first, first + rows) of the chunk, or of those that share
+  Index rows;
+  Index
+    begin;  ///< KV rows [begin, end) are those that any of its tokens sees and no other tile has
   Index end;
+  Index
+    level;  ///< of the state of `SharedWork` where its items end; negative: in no state, it is all that its rows see
 
   [[nodiscard]] KVCACHE_HOST_DEVICE Index first_unit() const { return begin / unit_rows; }
   /// At least one, so that a tile that sees nothing is written, too.
@@ -113,13 +124,46 @@ struct DeviceWork {
   Index* first_tile;        ///< `[limits.blocks]` the tile of each block's first unit
   float* part_out;          ///< `[2 * limits.blocks]` slots of 64 rows, each of `head_dim`
   float* part_lse;          ///< `[2 * limits.blocks]` slots of 64 rows
+  SharedWork shared;
 
   /// Tiles that a step can have.
   static KVCACHE_HOST_DEVICE constexpr Index max_tiles(AttentionShape const& shape,
                                                        DeviceLimits const& limits) noexcept
   {
     std::int64_t const rows = std::int64_t{limits.tokens} * shape.group();
-    return static_cast<Index>(rows / detail::WorkTile::wide_rows + limits.chunks);
+    std::int64_t const own = rows / detail::WorkTile::wide_rows + limits.chunks;
+    std::int64_t const of_spans =
+      limits.shared_rows == 0
+        ? 0
+        : SharedWork::levels * (max_shared_rows(shape, limits) / detail::WorkTile::wide_rows) +
+            limits.chunks;
+    return static_cast<Index>(own + of_spans);
+  }
+  /// Query rows of a KV head, of chunks that may share.
+  static KVCACHE_HOST_DEVICE constexpr std::int64_t max_shared_rows(
+    AttentionShape const& shape, DeviceLimits const& limits) noexcept
+  {
+    std::int64_t const rows = std::int64_t{limits.tokens} * shape.group();
+    std::int64_t const narrow = std::int64_t{limits.chunks} * detail::WorkTile::narrow_rows;
+    return rows < narrow ? rows : narrow;
+  }
+
+  /// A tile's query row `r`: token * group + query head of the KV head.
+  template <class Layout>
+  [[nodiscard]] KVCACHE_HOST_DEVICE Index query(BatchView<Layout> const& view,
+                                                detail::WorkTile const& tile,
+                                                Index r) const
+  {
+    return tile.level >= 0 ? shared.rows[tile.first + r].query
+                           : view.chunk_first[tile.chunk] * shape.group() + tile.first + r;
+  }
+  /// The row of `shared.out` and `shared.lse` for a query row that shares. **Pre** `level >= 0`.
+  [[nodiscard]] KVCACHE_HOST_DEVICE std::size_t state(Index level,
+                                                      std::int32_t kv_head,
+                                                      Index row) const
+  {
+    auto const plane = static_cast<std::size_t>(level * shape.kv_heads + kv_head);
+    return plane * static_cast<std::size_t>(shared.max_rows) + static_cast<std::size_t>(row);
   }
 
   /// Device memory that a work takes. **Pre** what `make` checks.
@@ -146,7 +190,8 @@ struct DeviceWork {
                       .tiles = reinterpret_cast<detail::WorkTile*>(memory + at.tiles),
                       .first_tile = reinterpret_cast<Index*>(memory + at.first_tile),
                       .part_out = reinterpret_cast<float*>(memory + at.part_out),
-                      .part_lse = reinterpret_cast<float*>(memory + at.part_lse)};
+                      .part_lse = reinterpret_cast<float*>(memory + at.part_lse),
+                      .shared = shared_in(memory, at, shape, limits)};
   }
 
   /// The head sizes that kernels are made for.
@@ -181,6 +226,13 @@ struct DeviceWork {
     if (limits.blocks < 1 || limits.blocks > max_blocks) {
       return {Why::bad_config, "blocks", limits.blocks, "must be 1 to", max_blocks};
     }
+    if (limits.shared_rows < 0 || limits.shared_rows % detail::WorkTile::unit_rows != 0) {
+      return {Why::bad_config,
+              "shared_rows",
+              limits.shared_rows,
+              "must be 0 or a multiple of",
+              detail::WorkTile::unit_rows};
+    }
     return {};
   }
 
@@ -195,8 +247,34 @@ struct DeviceWork {
     std::size_t first_tile;
     std::size_t part_out;
     std::size_t part_lse;
+    std::size_t counts;
+    std::size_t sharing;
+    std::size_t spans;
+    std::size_t span_tiles;
+    std::size_t order;
+    std::size_t rows;
+    std::size_t out;
+    std::size_t lse;
     std::size_t end;
   };
+  static SharedWork shared_in(std::byte* memory,
+                              Offsets const& at,
+                              AttentionShape const& shape,
+                              DeviceLimits const& limits)
+  {
+    if (limits.shared_rows == 0) {
+      return {};
+    }
+    return {.counts = reinterpret_cast<detail::SharedCounts*>(memory + at.counts),
+            .chunks = reinterpret_cast<detail::SharingChunk*>(memory + at.sharing),
+            .spans = reinterpret_cast<detail::SharedSpan*>(memory + at.spans),
+            .span_tiles = reinterpret_cast<Index*>(memory + at.span_tiles),
+            .order = reinterpret_cast<Index*>(memory + at.order),
+            .rows = reinterpret_cast<detail::SharedRow*>(memory + at.rows),
+            .out = reinterpret_cast<float*>(memory + at.out),
+            .lse = reinterpret_cast<float*>(memory + at.lse),
+            .max_rows = static_cast<Index>(max_shared_rows(shape, limits))};
+  }
   static constexpr Offsets offsets(AttentionShape const& shape, DeviceLimits const& limits) noexcept
   {
     auto const up = [](std::size_t n) { return (n + 255) / 256 * 256; };
@@ -211,7 +289,20 @@ struct DeviceWork {
     at.part_out = at.first_tile + up(blocks * sizeof(Index));
     at.part_lse =
       at.part_out + up(part_rows * static_cast<std::size_t>(limits.head_dim) * sizeof(float));
-    at.end = at.part_lse + up(part_rows * sizeof(float));
+    at.counts = at.part_lse + up(part_rows * sizeof(float));
+    bool const shares = limits.shared_rows > 0;
+    std::size_t const sharing = shares ? chunks : 0;
+    std::size_t const rows = shares ? static_cast<std::size_t>(max_shared_rows(shape, limits)) : 0;
+    std::size_t const states = static_cast<std::size_t>(SharedWork::levels + 1) *
+                               static_cast<std::size_t>(shape.kv_heads) * rows;
+    at.sharing = at.counts + (shares ? up(sizeof(detail::SharedCounts)) : 0);
+    at.spans = at.sharing + up(sharing * sizeof(detail::SharingChunk));
+    at.span_tiles = at.spans + up(sharing * sizeof(detail::SharedSpan));
+    at.order = at.span_tiles + up(sharing * sizeof(Index));
+    at.rows = at.order + up(sharing * sizeof(Index));
+    at.out = at.rows + up(rows * sizeof(detail::SharedRow));
+    at.lse = at.out + up(states * static_cast<std::size_t>(limits.head_dim) * sizeof(float));
+    at.end = at.lse + up(states * sizeof(float));
     return at;
   }
 };
