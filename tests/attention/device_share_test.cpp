@@ -198,7 +198,7 @@ struct Case {
 };
 
 /// Sequences that were forked of each other anywhere, some often.
-Case random_case(std::mt19937_64& random, int most_sequences, Index longest)
+Case random_case(std::mt19937_64& random, std::size_t least, std::size_t most, Index longest)
 {
   static constexpr std::int32_t pages[] = {1, 7, 16, 16, 64, 100};
   static constexpr std::int32_t groups[] = {1, 1, 2, 4, 4, 8, 17};
@@ -217,8 +217,7 @@ Case random_case(std::mt19937_64& random, int most_sequences, Index longest)
          .trees = {},
          .step = random() % 2 == 0 ? 64 : 128,
          .blocks = static_cast<std::int32_t>(1 + random() % 9)};
-  auto const sequences =
-    static_cast<std::size_t>(random() % static_cast<unsigned>(most_sequences + 1));
+  std::size_t const sequences = least + random() % (most + 1 - least);
   bool const chain =
     random() % 3 == 0;  // each forked of the one before: deeper than there are levels
   for (std::size_t s = 0; s < sequences; ++s) {
@@ -229,11 +228,11 @@ Case random_case(std::mt19937_64& random, int most_sequences, Index longest)
                                              : static_cast<unsigned>(longest)));
     c.chunks.push_back({static_cast<int>(s), tokens});
     std::size_t const of = s == 0 ? 0 : chain ? s - 1 : random() % s;
-    Index const most = std::min(c.lengths[s], c.lengths[of]) / c.geometry.page_tokens;
+    Index const both = std::min(c.lengths[s], c.lengths[of]) / c.geometry.page_tokens;
     Index const shared = s == 0 || random() % 6 == 0 ? 0
                          : random() % 2 == 0
-                           ? most
-                           : static_cast<Index>(random() % static_cast<unsigned>(most + 1));
+                           ? both
+                           : static_cast<Index>(random() % static_cast<unsigned>(both + 1));
     c.shares.emplace_back(of, static_cast<std::uint32_t>(shared));
   }
   std::shuffle(c.chunks.begin(), c.chunks.end(), random);
@@ -268,8 +267,8 @@ TEST_CASE("ShareRowsKernel: spans are the sets of chunks whose tables begin alik
   std::vector<simt::Options> const ways = simt::schedules(seed);
   std::size_t all = 0;
   Index deepest = 0;
-  for (int i = 0; i < (simt::has_tsan ? 2 : 60); ++i) {
-    Case const c = random_case(random, simt::has_tsan ? 8 : 24, 900);
+  for (int i = 0; i < (simt::has_tsan ? 3 : 60); ++i) {
+    Case const c = random_case(random, simt::has_tsan ? 6 : 0, simt::has_tsan ? 8 : 24, 900);
     PagedPool<Layout> pool(c.geometry, c.lengths, c.chunks, Poison::zeros, random());
     c.build(pool);
     WorkMemory const memory(c.shape, limits_of(pool, c.blocks, c.step));
@@ -296,7 +295,7 @@ TEST_CASE("ShareRowsKernel: spans are the sets of chunks whose tables begin alik
 TEST_CASE("ShareRowsKernel: more chunks than threads", "[attention][device_share]")
 {
   std::mt19937_64 random(seed);
-  Case c = random_case(random, 0, 10);
+  Case c = random_case(random, 0, 0, 10);
   c.geometry.page_tokens = 16;
   c.shape = {.query_heads = 4, .kv_heads = 1};
   c.step = 64;
@@ -376,7 +375,7 @@ TEST_CASE("AttendKernel: steps in which chunks share rows equal attention in dou
   Index spans = 0;
   constexpr int cases = 40;
   for (int i = 0; i < cases; ++i) {
-    Case c = random_case(random, 9, 330);
+    Case c = random_case(random, 0, 9, 330);
     c.shape.soft_cap = random() % 4 == 0 ? 20.0F : 0.0F;
     PagedPool<Layout> pool(c.geometry, c.lengths, c.chunks, Poison::nan, random());
     c.build(pool);
