@@ -162,8 +162,9 @@ struct DeviceWork {
                                                       std::int32_t kv_head,
                                                       Index row) const
   {
-    auto const plane = static_cast<std::size_t>(level * shape.kv_heads + kv_head);
-    return plane * static_cast<std::size_t>(shared.max_rows) + static_cast<std::size_t>(row);
+    std::int32_t const plane = level * shape.kv_heads + kv_head;
+    return static_cast<std::size_t>(plane) * static_cast<std::size_t>(shared.max_rows) +
+           static_cast<std::size_t>(row);
   }
 
   /// Device memory that a work takes. **Pre** what `make` checks.
