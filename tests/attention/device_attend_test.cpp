@@ -206,14 +206,18 @@ TEST_CASE(
   };
   using K64 = kvcache::AttendKernel<PagedHeads<kvcache::half>, 64, float, float>;
   using K128 = kvcache::AttendKernel<PagedHeads<kvcache::half>, 128, float, float>;
+  using K192 = kvcache::AttendKernel<PagedHeads<kvcache::half>, 192, float, float>;
   using K256 = kvcache::AttendKernel<PagedHeads<kvcache::half>, 256, float, float>;
   CHECK(K64::shared_bytes == 39424);
   CHECK(K128::shared_bytes == 72192);
-  CHECK(K256::shared_bytes == 137728);
+  CHECK(K256::shared_bytes == 78592);
+  CHECK(fits(K192::shared_bytes, K192::blocks_beside));
   CHECK(fits(K64::shared_bytes, K64::blocks_beside));
   CHECK(fits(K128::shared_bytes, K128::blocks_beside));
   CHECK(fits(K256::shared_bytes, K256::blocks_beside));
-  CHECK(K128::blocks_beside == 2);
+  CHECK(K256::blocks_beside == 2);
+  // 99 KiB a block of sm_86, sm_89 and sm_120.
+  CHECK(K256::shared_bytes <= 99 * 1024);
 }
 
 TEST_CASE("AttendKernel: every schedule gives the same bits", "[attention][device_attend][threads]")
@@ -229,6 +233,8 @@ TEST_CASE("AttendKernel: random ragged batches equal attention in double precisi
   check_cases<64, PagedHeads<kvcache::half>, float, float>("f16, head_dim 64", 60, tolerance);
   check_cases<128, PagedHeads<kvcache::bfloat16, 128>, kvcache::bfloat16, float>(
     "bf16, head_dim 128", 24, tolerance);
+  check_cases<192, PagedHeads<kvcache::half, 192>, kvcache::half, float>(
+    "f16, head_dim 192", 8, tolerance);
   check_cases<256, PagedHeads<kvcache::half, 256>, kvcache::half, float>(
     "f16, head_dim 256", 8, tolerance);
 }

@@ -40,6 +40,7 @@ template __global__ void run_kernel(MergeSpansKernel<Bf16By<128>, 128, bfloat16,
 template __global__ void run_kernel(AttendKernel<Bf16By<64>, 64, bfloat16, bfloat16>);
 template __global__ void run_kernel(AttendKernel<Bf16By<128>, 128, bfloat16, bfloat16>);
 template __global__ void run_kernel(AttendKernel<Bf16By<256>, 256, bfloat16, bfloat16>);
+template __global__ void run_kernel(AttendKernel<Bf16By<192>, 192, bfloat16, bfloat16>);
 template __global__ void run_kernel(AttendKernel<AnyF16, 64, float, float>);
 template __global__ void run_kernel(AttendKernel<AnyF16, 128, float, float>);
 

@@ -22,7 +22,8 @@
 /// **In a kernel of your own** a block has `max_threads` threads, no more and no fewer; `shared_bytes` above 48 KiB are asked for
 /// first (`cudaFuncAttributeMaxDynamicSharedMemorySize`); and that kernel writes no queries: they are read past the cache that
 /// would see it.
-/// **Head sizes** `DeviceWork::head_dims`; 192 and 256 need more than the 99 KiB of a block on sm_86, sm_89 and sm_120. **Accuracy** within 1e-3 of attention in double precision for values of the size
+/// **Head sizes** `DeviceWork::head_dims`; the largest needs 77 KiB of shared memory a block, of the 99 that sm_86, sm_89 and sm_120 have.
+/// **Accuracy** within 1e-3 of attention in double precision for values of the size
 /// of 1 and queries that are exact in the element; `-use_fast_math` makes a soft cap's tanh worse than that.
 
 #include <kvcache/attention/device_attend.hpp>

@@ -28,8 +28,8 @@
 ///   wide, up to 64 query rows      warp w has query rows 16 w .. 16 w + 15 and all rows of each step: the block meets at each K
 ///                                  and V, since each warp copied a quarter of it
 ///
-/// Shared memory: four times 64 rows of K or V, the last of which brings the queries at first and is the ring's only where
-/// these fit into registers and the item is narrow; the query rows; what the join needs.
+/// Shared memory: the ring and the queries, the query rows, what the join needs. Where queries fit into registers, the ring is
+/// four times 64 rows of K or V and they come in its last quarter; above head size 128 they stay beside a ring of two.
 
 namespace kvcache::inline v0_1 {
 
@@ -58,7 +58,7 @@ struct AttendKernel {
   static constexpr std::int32_t warps = 4;
   static constexpr std::int32_t max_threads = warps * warp_lanes;  // and no fewer
   /// Blocks that share a multiprocessor: what registers are kept down for.
-  static constexpr std::int32_t blocks_beside = HeadDim <= 64 ? 3 : HeadDim <= 128 ? 2 : 1;
+  static constexpr std::int32_t blocks_beside = HeadDim <= 64 ? 3 : 2;
 
  private:
   template <bool Wide>
@@ -66,8 +66,15 @@ struct AttendKernel {
   using Join = detail::JoinedStates<HeadDim, warps>;
   static constexpr std::int32_t unit_bytes =
     detail::WorkTile::unit_rows * detail::row_bytes<HeadDim>;
-  static constexpr std::int32_t queries_at = 3 * unit_bytes;
-  static constexpr std::int32_t rows_at = 4 * unit_bytes;
+  static constexpr bool held = detail::QueryRows<HeadDim>::held;
+  template <bool Wide>
+  static constexpr std::int32_t queries_at =
+    held ? 3 * unit_bytes : Ring<Wide>::slots * Ring<Wide>::slot_bytes;
+  static constexpr std::int32_t rows_at =
+    held ? 4 * unit_bytes
+         : queries_at<false> + detail::WorkTile::narrow_rows * detail::row_bytes<HeadDim>;
+  static_assert(held || queries_at<true> + unit_bytes <= rows_at);
+  static_assert(warps * Join::warp_floats * static_cast<std::int32_t>(sizeof(float)) <= rows_at);
   static constexpr std::int32_t join_at =
     rows_at + detail::WorkTile::wide_rows * static_cast<std::int32_t>(sizeof(detail::QueryRow));
   static constexpr std::int32_t join_floats = warps * detail::WorkTile::narrow_rows;
@@ -144,13 +151,13 @@ struct AttendKernel {
     for (std::int32_t i = 0; i < Rows::slots - 1; ++i) {
       ring.start(warp);
     }
-    load_queries<Wide>(block, tile, piece, queries, memory + queries_at);
+    load_queries<Wide>(block, tile, piece, queries, memory + queries_at<Wide>);
     block.sync();
     std::int32_t const own_queries = Wide ? WorkTile::narrow_rows * warp.index() : 0;
     detail::QueryRows<HeadDim> const q(
-      warp, detail::past(memory, queries_at + own_queries * detail::row_bytes<HeadDim>));
+      warp, detail::past(memory, queries_at<Wide> + own_queries * detail::row_bytes<HeadDim>));
     auto const sight = detail::TileSight::of(warp, queries + own_queries);
-    if constexpr (!Wide && detail::QueryRows<HeadDim>::held) {
+    if constexpr (!Wide && held) {
       block.sync();  // their place is the ring's from here on
     }
 

@@ -19,9 +19,10 @@
 /// A narrow item's step is a unit of 64 rows: each warp copies the 16 that it reads, so its part of the slots is a ring of its
 /// own. A wide item's step is half a unit, or a quarter where O leaves few registers: each warp copies a fourth of it, and all
 /// read all of it. A warp keeps `slots - 1` copies on their way: it waits for one, and while it works on that the next goes
-/// into the slot that was left before. Table entries, one for each row, are asked for two steps ahead of their copy, so that no
-/// warp waits for one; a page may have any number of rows and the rows any order. Rows out of the item's range become zeros without a look at the table; an entry
-/// that is no page gives the page of zeros.
+/// into the slot that was left before. Narrow items of large heads have two slots, one on its way: the eight warps of two blocks
+/// have 64 KiB asked for even so. Table entries, one for each row, are asked for two steps ahead of their copy, so that no
+/// warp waits for one; a page may have any number of rows and the rows any order. Rows out of the item's range become zeros
+/// without a look at the table; an entry that is no page gives the page of zeros.
 
 namespace kvcache::inline v0_1::detail {
 
@@ -32,7 +33,7 @@ class RowRing {
   static constexpr std::int32_t warp_rows = !Wide ? 16 : QueryRows<HeadDim>::held ? 8 : 4;
   static constexpr std::int32_t step_rows = 4 * warp_rows;
   static constexpr std::int32_t slot_bytes = step_rows * row_bytes<HeadDim>;
-  static constexpr std::int32_t slots = Wide || QueryRows<HeadDim>::held ? 4 : 3;
+  static constexpr std::int32_t slots = Wide || QueryRows<HeadDim>::held ? 4 : 2;
 
   /// Rows `[begin, end)` of the sequence in table row `row`. This warp's rows of the first step start at `next`, the last
   /// step ends at `stop`.
