@@ -12,7 +12,8 @@
 // f32 as for bf16, and four times as far with one query head as with four: six times is the goal where it leaves room for that,
 // the others guard what there is. The last line measures how near to the bound f32 comes with AVX-512: the time that its products
 // alone take in registers, on the same threads, over the time of all of it. So the bound here and now is the first line's value
-// over the last one's.
+// over the last one's: far above six. What lies between is the laying out of K and V, sums kept in the order of plain decode, and
+// the softmax.
 
 #include <kvcache/host.hpp>
 
@@ -79,7 +80,7 @@ bool add_limit()
     .rows = 8192 + 64, .sequences = 16, .shared = 8192, .kv_heads = 8, .group = 1};
   return add({.bar = "cascade",
               .what = "f32 16 x (8k common + 64), 8:8x128, 2T: products alone / shared",
-              .goal = 0.6,
+              .goal = 0.2,
               .threads = threads,
               .prepare = [shape]() -> std::function<Round()> {
                 auto const team = std::make_shared<Team>(threads);
