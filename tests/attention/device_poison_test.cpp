@@ -147,3 +147,34 @@ TEST_CASE("AttendKernel: a step smaller than its limits leaves the rest of the o
     CHECK(largest_difference(got.out, want.out) <= 1e-3);  // the shares' borders moved
   }
 }
+
+TEST_CASE("AttendKernel: tokens beyond a work's limits share nothing, and lead nowhere out of it",
+          "[attention][device_poison]")
+{
+  AttentionShape const shape{.query_heads = 4, .kv_heads = 1};
+  Geometry const geometry{.layers = 1, .kv_heads = 1, .head_dim = 64, .page_tokens = 16};
+  std::vector<Index> const lengths(8, 100);
+  std::vector<StepChunk> chunks;
+  for (int s = 0; s < 8; ++s) {
+    chunks.push_back({s, 1});
+  }
+  PagedPool<Layout> pool(geometry, lengths, chunks, Poison::nan, seed);
+  for (std::size_t s = 1; s < 8; ++s) {
+    pool.share(s, 0, 4);
+  }
+  std::vector<float> const q = random_queries(query_floats(pool, shape), seed);
+  for (Index const tokens : {1, 3}) {
+    kvcache::DeviceLimits limits = limits_of(pool, 3, 64);
+    limits.tokens = tokens;
+    WorkMemory const memory(shape, limits);
+    plan_on_device(pool, memory.work(), {});
+    INFO("tokens " << tokens);
+    REQUIRE(memory.work().shared.counts->rows == (tokens == 1 ? 0 : 3 * 4));
+    Attended got = run_on_device<64, float, float>(pool, shape, 0, q, limits);
+    pool.set_chunks(tokens);  // of these the work promises results
+    got.out.resize(query_floats(pool, shape));
+    got.lse.resize(got.out.size() / 64);
+    CHECK(error_against_double(pool, shape, 0, q, got) <= 1e-3);
+    pool.set_chunks(8);
+  }
+}

@@ -37,7 +37,7 @@ namespace kvcache::inline v0_1 {
 /// Fills `work.shared` for the step that `view` shows. One block; any number of threads.
 /// Who may share: chunks of up to 16 query rows, a decode or a short draft, whose tokens all see every row before the chunk.
 /// No chunk does where layers or heads have tables of their own.
-/// **Pre** chunks of the step are at most the work's; what is beyond them shares nothing.
+/// **Pre** tokens and chunks of the step are at most the work's; what is beyond them shares nothing.
 /// **Cost** of each table's shared part a load an entry, and O(chunks^2) loads of numbers a round, both over the threads.
 template <class Layout>
 struct ShareRowsKernel {
@@ -111,7 +111,9 @@ struct ShareRowsKernel {
   {
     Index const tokens = tokens_of(c);
     bool const one_table = view.segment.layer_stride == 0 && view.segment.head_rows == 0;
-    if (!one_table || tokens < 1 || tokens * work.shape.group() > detail::WorkTile::narrow_rows) {
+    bool const fits = view.chunk_first[c + 1] <= work.limits.tokens;  // `shared.rows` has no more
+    if (!one_table || !fits || tokens < 1 ||
+        tokens * work.shape.group() > detail::WorkTile::narrow_rows) {
       return 0;
     }
     ChunkView const chunk = view.chunk(c);
