@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # tests/nvcc/run.sh [BUILD]: the library under nvcc, warnings as errors.
-#   - a unit for each room of include/kvcache with all of its headers, and one for the umbrella headers: for sm_80, sm_90,
+#   - a unit for each room of include/kvcache with all of its headers, and one for the umbrella headers with attention's launches: for sm_80, sm_90,
 #     sm_90a and sm_100, in one call;
 #   - the same headers beside the toolkit's, by the host compiler alone; the twins of the converts agree with the toolkit's own;
 #   - every instruction of core/isa in one kernel, also for targets that have what those four lack, and that they use it;
@@ -38,7 +38,7 @@ cd "$root/include"
 for room in kvcache/*/; do
   find "$room" -name '*.hpp' -o -name '*.cuh' | LC_ALL=C sort | sed 's/.*/#include <&>/' >"$build/units/$(basename "$room").cu"
 done
-printf '#include <%s>\n' kvcache/*.hpp kvcache/*.cuh >"$build/units/umbrellas.cu"
+printf '#include <%s>\n' kvcache/*.hpp kvcache/*.cuh kvcache/attention/device.cuh >"$build/units/umbrellas.cu"
 cd "$build/units"
 headers=$(cat ./*.cu | wc -l)
 "$nvcc" "${flags[@]}" "${gencode[@]}" --threads "$(nproc)" -c ./*.cu

@@ -143,14 +143,16 @@ template <class Layout>
                                           DeviceWork const& work,
                                           cudaStream_t stream)
 {
-  using Share = ShareRowsKernel<Layout>;
-  using Plan = PlanWorkKernel<Layout>;
+  using ShareRows = ShareRowsKernel<Layout>;
+  using PlanWork = PlanWorkKernel<Layout>;
   cudaError_t error = cudaSuccess;
   if (work.limits.shared_rows > 0) {
-    error = cuda_launch(Share{view, work}, 1, Share::max_threads, Share::shared_bytes, stream);
+    error = cuda_launch(
+      ShareRows{view, work}, 1, ShareRows::max_threads, ShareRows::shared_bytes, stream);
   }
   if (error == cudaSuccess) {
-    error = cuda_launch(Plan{view, work}, 1, Plan::max_threads, Plan::shared_bytes, stream);
+    error =
+      cuda_launch(PlanWork{view, work}, 1, PlanWork::max_threads, PlanWork::shared_bytes, stream);
   }
   return detail::done_or(error, "plan_attention");
 }
