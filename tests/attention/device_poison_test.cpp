@@ -148,7 +148,7 @@ TEST_CASE("AttendKernel: a step smaller than its limits leaves the rest of the o
   }
 }
 
-TEST_CASE("AttendKernel: tokens beyond a work's limits share nothing, and lead nowhere out of it",
+TEST_CASE("AttendKernel: tokens beyond a work's limits write neither outputs nor behind the work",
           "[attention][device_poison]")
 {
   AttentionShape const shape{.query_heads = 4, .kv_heads = 1};
@@ -171,6 +171,10 @@ TEST_CASE("AttendKernel: tokens beyond a work's limits share nothing, and lead n
     INFO("tokens " << tokens);
     REQUIRE(memory.work().shared.counts->rows == (tokens == 1 ? 0 : 3 * 4));
     Attended got = run_on_device<64, float, float>(pool, shape, 0, q, limits);
+    auto const rows = static_cast<std::ptrdiff_t>(tokens * shape.query_heads);
+    auto const unset = [](float x) { return x == 77.0F; };
+    CHECK(std::all_of(got.out.begin() + rows * 64, got.out.end(), unset));
+    CHECK(std::all_of(got.lse.begin() + rows, got.lse.end(), unset));
     pool.set_chunks(tokens);  // of these the work promises results
     got.out.resize(query_floats(pool, shape));
     got.lse.resize(got.out.size() / 64);

@@ -17,7 +17,7 @@
 namespace kvcache::inline v0_1 {
 
 /// Fills a `DeviceWork` for the step that `view` shows. One block; any number of threads.
-/// **Pre** tokens and chunks of the step are at most the work's; what is beyond them is left out. Where `limits.shared_rows` is
+/// **Pre** tokens and chunks of the step are at most the work's; chunks beyond them are left out. Where `limits.shared_rows` is
 /// not 0, `ShareRowsKernel` lies before it.
 /// **Cost** O(tiles + chunks + blocks) / threads loads, with a tree of drafts also one for each of its tokens.
 template <class Layout>
@@ -78,9 +78,11 @@ struct PlanWorkKernel {
   }
 
  private:
+  /// Query rows of a chunk; none of one that ends beyond the work's tokens, whose outputs may have no room.
   KVCACHE_HOST_DEVICE Index rows_of(Index chunk) const
   {
-    return (view.chunk_first[chunk + 1] - view.chunk_first[chunk]) * work.shape.group();
+    Index const end = view.chunk_first[chunk + 1];
+    return end > work.limits.tokens ? 0 : (end - view.chunk_first[chunk]) * work.shape.group();
   }
 
   /// A tile of rows that chunks share.
