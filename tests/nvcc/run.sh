@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tests/nvcc/run.sh [BUILD]: the library under nvcc, warnings as errors.
 #   - a unit for each room of include/kvcache with all of its headers, and one for the umbrella headers with attention's launches: for sm_80, sm_90,
-#     sm_90a and sm_100, in one call;
+#     sm_90a and sm_100;
 #   - the same headers beside the toolkit's, by the host compiler alone; the twins of the converts agree with the toolkit's own;
 #   - every instruction of core/isa in one kernel, also for targets that have what those four lack, and that they use it;
 #   - every kernel that is shipped: tests/kernels/run.sh, and the roofline in docs/gpu.md;
@@ -34,6 +34,22 @@ for architecture in "${architectures[@]}"; do
   gencode+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
 done
 
+# later CMD...: one more command for all_at_once, which runs them as many at a time as there are cores and fails when one does.
+later()
+{
+  printf '%q ' "$@" >>"$build/commands"
+  echo >>"$build/commands"
+}
+all_at_once()
+{
+  xargs -d '\n' -P "$(nproc)" -I{} bash -c '{} || exit 255' <"$build/commands"
+  : >"$build/commands"
+}
+: >"$build/commands"
+
+"$root/bench/gpu/run.sh" --list >"$build/bench_gpu.txt" 2>&1 &
+bench_gpu=$!
+
 cd "$root/include"
 for room in kvcache/*/; do
   find "$room" -name '*.hpp' -o -name '*.cuh' | LC_ALL=C sort | sed 's/.*/#include <&>/' >"$build/units/$(basename "$room").cu"
@@ -41,46 +57,47 @@ done
 printf '#include <%s>\n' kvcache/*.hpp kvcache/*.cuh kvcache/attention/device.cuh >"$build/units/umbrellas.cu"
 cd "$build/units"
 headers=$(cat ./*.cu | wc -l)
-"$nvcc" "${flags[@]}" "${gencode[@]}" --threads "$(nproc)" -c ./*.cu
+for unit in *.cu; do
+  later "$nvcc" "${flags[@]}" "${gencode[@]}" -c "$unit" -o "${unit%.cu}.o"
+done
+toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")/include
+host=(-std=c++20 -Wall -Wextra -Wconversion -Wshadow -Werror "-I$root/include")
+compilers=()
+for cxx in g++ clang++; do
+  command -v "$cxx" >/dev/null || continue
+  compilers+=("$cxx")
+  for order in -UOURS_FIRST -DOURS_FIRST; do
+    later "$cxx" "${host[@]}" -fsyntax-only $order -isystem "$toolkit" "$root/tests/nvcc/toolkit_headers.cpp"
+  done
+  later "$cxx" "${host[@]}" -O1 -isystem "$toolkit" "$root/tests/nvcc/toolkit_converts.cpp" -o "$build/toolkit_converts_$cxx"
+done
+for target in 89 100a 100f 120f; do
+  later "$nvcc" "${flags[@]}" -gencode "arch=compute_$target,code=sm_$target" -c "$root/tests/nvcc/isa.cu" -o "$build/isa_$target.o"
+done
+for target in 80 90 100 100f; do
+  later "$nvcc" "${flags[@]}" -ptx "-arch=compute_$target" "$root/tests/nvcc/isa.cu" -o "$build/isa_$target.ptx"
+done
+later g++ "${host[@]}" -O1 "-I$root/tests" -c "$root/tests/nvcc/isa_twins.cpp" -o "$build/isa_twins.o"
+later g++ "${host[@]}" "$root/tests/kernels/roofline.cpp" -o "$build/roofline"
+all_at_once
+
 for unit in *.cu; do
   [ -s "${unit%.cu}.o" ] || { echo "nvcc: $unit gave no object" >&2; exit 1; }
 done
 echo "nvcc: $headers headers in $(ls ./*.cu | wc -l) units compile for" \
   "$(printf 'sm_%s ' "${architectures[@]}")"
-
-toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")/include
-for cxx in g++ clang++; do
-  command -v "$cxx" >/dev/null || continue
-  for order in -UOURS_FIRST -DOURS_FIRST; do
-    "$cxx" -std=c++20 -fsyntax-only -Wall -Wextra -Wconversion -Wshadow -Werror $order "-I$root/include" -isystem "$toolkit" \
-      "$root/tests/nvcc/toolkit_headers.cpp"
-  done
-  "$cxx" -std=c++20 -O1 -Wall -Wextra -Wconversion -Wshadow -Werror "-I$root/include" -isystem "$toolkit" \
-    "$root/tests/nvcc/toolkit_converts.cpp" -o "$build/toolkit_converts"
-  "$build/toolkit_converts"
+for cxx in "${compilers[@]}"; do
+  "$build/toolkit_converts_$cxx"
   echo "nvcc: the headers go with the toolkit's under $cxx, in either order"
 done
-
-"$root/bench/gpu/run.sh" --list >"$build/bench_gpu.txt" 2>&1 &
-bench_gpu=$!
-for target in 89 100a 100f 120f; do
-  "$nvcc" "${flags[@]}" -gencode "arch=compute_$target,code=sm_$target" -c "$root/tests/nvcc/isa.cu" -o "$build/isa_$target.o"
-done
-uses()
-{
-  "$nvcc" "${flags[@]}" -ptx "-arch=compute_$1" "$root/tests/nvcc/isa.cu" -o - | grep -c "$2" || true
-}
 for want in 80,e4m3x2,0 90,e4m3x2,3 90,m16n8k32.row.col.f32.e4m3,2 90,rn.bf16x2.f32,1 100,e2m1x2,0 100f,e2m1x2,2; do
   IFS=, read -r target instruction count <<<"$want"
-  found=$(uses "$target" "$instruction")
+  found=$(grep -c "$instruction" "$build/isa_$target.ptx" || true)
   [ "$found" = "$count" ] || { echo "nvcc: core/isa uses $instruction $found times on sm_$target, not $count" >&2; exit 1; }
 done
 echo "nvcc: every instruction of core/isa assembles, also for sm_89, sm_100a, sm_100f and sm_120f"
-g++ -std=c++20 -O1 -Wall -Wextra -Wconversion -Wshadow -Werror "-I$root/include" "-I$root/tests" -c "$root/tests/nvcc/isa_twins.cpp" \
-  -o "$build/isa_twins.o"
 
 "$root/tests/kernels/run.sh" "$nvcc" "$build/kernels" "${architectures[@]}"
-g++ -std=c++20 -Wall -Wextra -Wconversion -Wshadow -Werror "-I$root/include" "$root/tests/kernels/roofline.cpp" -o "$build/roofline"
 "$build/roofline" "$build/kernels/used.txt" >"$build/roofline.txt"
 while IFS= read -r line; do
   grep -qxF "$line" "$root/docs/gpu.md" || { echo "nvcc: docs/gpu.md lacks this line of the roofline: $line" >&2; exit 1; }
@@ -108,14 +125,18 @@ for file in without with; do
     "$(for i in 1 2 3; do seconds_of -arch=sm_90 "$build/$file.cu"; done | sort -n | head -1) s of CPU, the least of three"
 done
 
-for source in examples/01_plug_into_your_kernel tests/nvcc/append_and_read tests/nvcc/isa tests/gpu/plans tests/gpu/attention; do
+programs=(tests/gpu/plans examples/01_plug_into_your_kernel tests/nvcc/append_and_read tests/nvcc/isa tests/gpu/attention)
+for source in "${programs[@]}"; do
   program=$(basename "$source")
   objects=()
   [ "$program" != isa ] || objects=("$build/isa_twins.o")
   targets=("${gencode[@]}")
   [ "$program" != attention ] || targets=(-gencode arch=compute_90,code=sm_90)  # tests/kernels has its kernels for all
-  "$nvcc" "${flags[@]}" "-I$root/tests" "${targets[@]}" "$root/$source.cu" "${objects[@]}" -o "$build/$program"
+  later "$nvcc" "${flags[@]}" "-I$root/tests" "${targets[@]}" "$root/$source.cu" "${objects[@]}" -o "$build/$program"
+done
+all_at_once
+for source in "${programs[@]}"; do
   rc=0
-  "$build/$program" || rc=$?
+  "$build/$(basename "$source")" || rc=$?
   [ $rc = 0 ] || [ $rc = 77 ] || exit 1
 done
