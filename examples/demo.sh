@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # examples/demo.sh [llama arguments]: installs what is missing, builds the toy Llama decoder into build/demo and runs
-# its demo, or the program with the arguments given. Needs a C++20 compiler and CMake, nothing else.
+# its demo, or the program with the arguments given. Needs a C++20 compiler and CMake, nothing else. KVCACHE_DEMO_BUILD
+# names another folder, such as one that holds the same build already.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-build=$root/build/demo
+build=${KVCACHE_DEMO_BUILD:-$root/build/demo}
 llama=$build/examples/llama/llama
 # shellcheck source=cmake/need_packages.sh
 . "$root/cmake/need_packages.sh"
