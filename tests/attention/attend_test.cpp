@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "attention/attention_checks.hpp"
+#include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/paged_pool.hpp"
 
@@ -130,7 +131,7 @@ TEST_CASE("attend: equals attention in double precision over random shapes, on e
   std::map<std::int32_t, int> dims;
   std::map<std::int32_t, int> groups;
   std::map<std::int32_t, int> pages;
-  constexpr int cases = 240;
+  int const cases = cases_of(240);
   for (int i = 0; i < cases; ++i) {
     Case const c = random_case(random);
     ++dims[c.head_dim];
@@ -145,9 +146,11 @@ TEST_CASE("attend: equals attention in double precision over random shapes, on e
       check<kvcache::bfloat16>(c, case_seed, worst);
     }
   }
-  CHECK(dims.size() == 10);
-  CHECK(groups.size() == 10);
-  CHECK(pages.size() == 5);
+  if (cases == 240) {
+    CHECK(dims.size() == 10);
+    CHECK(groups.size() == 10);
+    CHECK(pages.size() == 5);
+  }
   REQUIRE(worst.report("random cases", cases, seed));
 }
 

@@ -285,3 +285,12 @@ inline double largest_difference(std::vector<float> const& a, std::vector<float>
 }
 
 }  // namespace kvcache_test
+
+// What a test also calls by itself.
+extern template void kvcache::attend(
+  kvcache::BatchView<kvcache::PagedHeads<kvcache::bfloat16>> const&,
+  kvcache::AttentionPlan const&,
+  std::int32_t,
+  kvcache::AttentionTensors const&,
+  std::size_t,
+  kvcache::NoBias const&) noexcept;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attention/attention_checks.hpp"
+#include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/draft_tree.hpp"
 #include "support/paged_pool.hpp"
@@ -64,7 +65,8 @@ TEST_CASE("attend: a bias reaches the score of its token, head and row, and no o
 {
   std::mt19937_64 random(seed);
   double worst = 0;
-  for (int i = 0; i < 40; ++i) {
+  int const cases = cases_of(40);
+  for (int i = 0; i < cases; ++i) {
     auto const group = static_cast<std::int32_t>(1 + random() % 9);
     Geometry const geometry{.layers = 1,
                             .kv_heads = 2,
@@ -107,7 +109,8 @@ TEST_CASE("attend: a bias reaches the score of its token, head and row, and no o
       worst = std::max(worst, error);
     }
   }
-  std::printf("attend: 40 biased steps from seed %llu, worst error against double %.1e\n",
+  std::printf("attend: %d biased steps from seed %llu, worst error against double %.1e\n",
+              cases,
               static_cast<unsigned long long>(seed),
               worst);
 }

@@ -15,6 +15,7 @@
 
 #include "attention/attention_checks.hpp"
 #include "attention/device_checks.hpp"
+#include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/draft_tree.hpp"
 #include "support/engine_types.hpp"
@@ -143,8 +144,9 @@ double error_of(Case const& c,
 
 /// Cases enough for fibers; on threads the schedules' test goes through the same code.
 template <int HeadDim, class Layout, class Query, class Out, class Bias = kvcache::NoBias>
-void check_cases(char const* name, int cases, double bound, Bias const& bias = {})
+void check_cases(char const* name, int all, double bound, Bias const& bias = {})
 {
+  int const cases = cases_of(all);
   std::mt19937_64 random(seed + HeadDim);
   std::vector<simt::Options> const ways = simt::schedules(seed);
   double worst = 0.0;

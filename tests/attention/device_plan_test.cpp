@@ -12,6 +12,7 @@
 
 #include "attention/attention_checks.hpp"
 #include "attention/device_checks.hpp"
+#include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/draft_tree.hpp"
 #include "support/paged_pool.hpp"
@@ -97,7 +98,7 @@ TEST_CASE("PlanWorkKernel: tiles are what each token sees, and each share starts
   std::mt19937_64 random(seed);
   std::vector<simt::Options> const ways = simt::schedules(seed);
   int trees = 0;
-  for (int i = 0; i < (simt::has_tsan ? 4 : 40); ++i) {
+  for (int i = 0; i < (simt::has_tsan ? 4 : cases_of(40)); ++i) {
     std::vector<Index> lengths;
     std::vector<StepChunk> chunks;
     std::vector<Parents> plants;

@@ -17,3 +17,10 @@ template Attended run_plan(PagedPool<kvcache::PagedHeads<kvcache::bfloat16>>&,
                            std::vector<std::size_t>);
 
 }  // namespace kvcache_test
+
+template void kvcache::attend(kvcache::BatchView<kvcache::PagedHeads<kvcache::bfloat16>> const&,
+                              kvcache::AttentionPlan const&,
+                              std::int32_t,
+                              kvcache::AttentionTensors const&,
+                              std::size_t,
+                              kvcache::NoBias const&) noexcept;

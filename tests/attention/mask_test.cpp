@@ -14,6 +14,7 @@
 
 #include "attention/attention_checks.hpp"
 #include "attention/tree_checks.hpp"
+#include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/draft_tree.hpp"
 #include "support/paged_pool.hpp"
@@ -152,7 +153,7 @@ TEST_CASE("attend: windows, soft caps, spans and trees together equal double pre
   std::mt19937_64 random(seed);
   WorstErrors worst;
   std::array<bool, 17> groups{};
-  constexpr int cases = 160;
+  int const cases = cases_of(160);
   for (int i = 0; i < cases; ++i) {
     Case const c = random_case(random);
     groups[static_cast<std::size_t>(c.shape.group())] = true;
@@ -168,7 +169,7 @@ TEST_CASE("attend: windows, soft caps, spans and trees together equal double pre
         check<PagedHeads<kvcache::bfloat16>>(c, case_seed, worst);
     }
   }
-  CHECK(std::count(groups.begin(), groups.end(), true) == 16);
+  CHECK((cases < 160 || std::count(groups.begin(), groups.end(), true) == 16));
   REQUIRE(worst.report("masked steps", cases, seed));
 }
 

@@ -13,6 +13,7 @@
 
 #include "attention/attention_checks.hpp"
 #include "attention/tree_checks.hpp"
+#include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/draft_tree.hpp"
 #include "support/paged_pool.hpp"
@@ -158,7 +159,7 @@ TEST_CASE("attend: equals double precision over exactly the paths of random tree
 {
   std::mt19937_64 random(seed);
   WorstErrors worst;
-  constexpr int cases = 80;
+  int const cases = cases_of(80);
   for (int i = 0; i < cases; ++i) {
     Case const c = random_case(random);
     std::uint64_t const case_seed = random();
