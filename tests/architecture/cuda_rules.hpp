@@ -17,6 +17,8 @@ inline Breaches cuda_is_asked_in_order(Tree const& tree)
 {
   static std::array<char const*, 12> const words = {"cudaMemcpy",
                                                     "cudaMemset",
+                                                    "cudaMemcpy2D",
+                                                    "cudaMemcpy3D",
                                                     "cudaMemcpyToSymbol",
                                                     "cudaMemcpyFromSymbol",
                                                     "cudaDeviceSynchronize",
@@ -26,7 +28,11 @@ inline Breaches cuda_is_asked_in_order(Tree const& tree)
                                                     "cudaStreamLegacy",
                                                     "cudaStreamPerThread",
                                                     "cudaStreamDefault",
-                                                    "cudaDeviceReset"};
+                                                    "cudaDeviceReset",
+                                                    "cuStreamSynchronize",
+                                                    "cuEventSynchronize",
+                                                    "cuCtxSynchronize",
+                                                    "cuMemcpy"};
   std::string const flag = std::string("--expt-") + "relaxed-constexpr";
   Breaches out;
   for (auto const& [path, text] : tree) {

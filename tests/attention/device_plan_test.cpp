@@ -215,6 +215,8 @@ TEST_CASE("DeviceWork: what a device cannot do is refused by name", "[attention]
   CHECK(named(bad) == "shared_rows");
   bad.shared_rows = -64;
   CHECK(named(bad) == "shared_rows");
+  bad.shared_rows = 1 << 21;
+  CHECK(named(bad) == "shared_rows");
   CHECK(std::string(refusal({.query_heads = 7, .kv_heads = 2}, good).field) == "query_heads");
   std::byte memory[1];
   CHECK(!DeviceWork::make(memory, shape, bad).has_value());

@@ -15,6 +15,7 @@
 
 #include "attention/attention_checks.hpp"
 #include "attention/device_checks.hpp"
+#include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/draft_tree.hpp"
 #include "support/paged_pool.hpp"
@@ -267,7 +268,8 @@ TEST_CASE("ShareRowsKernel: spans are the sets of chunks whose tables begin alik
   std::vector<simt::Options> const ways = simt::schedules(seed);
   std::size_t all = 0;
   Index deepest = 0;
-  for (int i = 0; i < (simt::has_tsan ? 3 : 60); ++i) {
+  int const cases = simt::has_tsan ? 3 : cases_of(60);
+  for (int i = 0; i < cases; ++i) {
     Case const c = random_case(random, simt::has_tsan ? 6 : 0, simt::has_tsan ? 8 : 24, 900);
     PagedPool<Layout> pool(c.geometry, c.lengths, c.chunks, Poison::zeros, random());
     c.build(pool);
@@ -288,8 +290,11 @@ TEST_CASE("ShareRowsKernel: spans are the sets of chunks whose tables begin alik
   }
   std::printf(
     "device share: %zu spans from seed %llu\n", all, static_cast<unsigned long long>(seed));
-  CHECK(all > (simt::has_tsan ? 0 : 150));
-  CHECK((simt::has_tsan || deepest == SharedWork::levels - 1));
+  CHECK(all > 0);
+  if (cases == 60) {
+    CHECK(all > 150);
+    CHECK(deepest == SharedWork::levels - 1);
+  }
 }
 
 TEST_CASE("ShareRowsKernel: more chunks than threads", "[attention][device_share]")
@@ -373,7 +378,7 @@ TEST_CASE("AttendKernel: steps in which chunks share rows equal attention in dou
   std::vector<simt::Options> const ways = simt::schedules(seed);
   double worst = 0.0;
   Index spans = 0;
-  constexpr int cases = 40;
+  int const cases = cases_of(40);
   for (int i = 0; i < cases; ++i) {
     Case c = random_case(random, 0, 9, 330);
     c.shape.soft_cap = random() % 4 == 0 ? 20.0F : 0.0F;
@@ -391,7 +396,39 @@ TEST_CASE("AttendKernel: steps in which chunks share rows equal attention in dou
   }
   std::printf(
     "device share: %d steps with %d spans, worst error against double %.1e\n", cases, spans, worst);
-  CHECK(spans > 40);
+  if (cases == 40) {
+    CHECK(spans > 40);
+  }
+}
+
+TEST_CASE("AttendKernel: seventy sequences of up to 5,000 rows, most of them shared",
+          "[attention][device_share]")
+{
+  std::mt19937_64 random(seed);
+  AttentionShape const shape{.query_heads = 4, .kv_heads = 1};
+  std::vector<Index> lengths;
+  std::vector<StepChunk> chunks;
+  for (int s = 0; s < 70; ++s) {  // a long one, and what was forked of it and of its forks
+    lengths.push_back(s < 4 ? 5000 - 13 * s : 1 + static_cast<Index>(random() % 200));
+    chunks.push_back({s, random() % 5 == 0 && lengths.back() > 20 ? 3 : 1});
+  }
+  PagedPool<Layout> pool({.layers = 1, .kv_heads = 1, .head_dim = 64, .page_tokens = 16},
+                         lengths,
+                         chunks,
+                         Poison::nan,
+                         seed);
+  for (std::size_t s = 1; s < 70; ++s) {
+    std::size_t const of = s < 4 ? s - 1 : random() % s;
+    pool.share(s, of, static_cast<std::uint32_t>(std::min(lengths[s], lengths[of]) / 16));
+  }
+  std::vector<float> const q = random_queries(query_floats(pool, shape), seed);
+  simt::Options const way{.order = simt::Order::random, .seed = seed};
+  Attended const got =
+    run_on_device<64, float, float>(pool, shape, 0, q, limits_of(pool, 23, 64), way);
+  double const error = error_against_double(pool, shape, 0, q, got);
+  std::printf("device share: seventy sequences, worst error against double %.1e\n", error);
+  CHECK(error <= 1e-3);
+  CHECK(model_spans(pool, shape, 64).size() > 4);
 }
 
 TEST_CASE("AttendKernel: shared rows have the same bits in every schedule",

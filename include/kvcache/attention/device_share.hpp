@@ -23,7 +23,8 @@
 ///   e  2 3
 ///
 /// Pages are shared by id, so equal leading ids are equal rows and no token is looked at. Every row that is shared is in one
-/// span, so it is loaded once for all who see it, but for spans deeper than `SharedWork::levels`, whose chunks go alone.
+/// span, so it is loaded once for all who see it, but for spans deeper than `SharedWork::levels`, whose chunks go alone. (In
+/// tables that no cache makes, where equal ids follow different ones, some may go alone that need not.)
 ///
 /// Families of chunks that share all rows so far are split round by round. In a round, chunks of a family with the same next
 /// page follow the first of them, their leader; each counts the rows that it has in common with the leader. Each such number

@@ -234,12 +234,17 @@ struct DeviceWork {
               "must be 0 or a multiple of",
               detail::WorkTile::unit_rows};
     }
+    if (limits.shared_rows > max_shared_step) {
+      return {
+        Why::bad_config, "shared_rows", limits.shared_rows, "must be at most", max_shared_step};
+    }
     return {};
   }
 
   static constexpr std::int64_t max_rows = 1 << 28;
   static constexpr Index max_chunks = 1 << 20;
   static constexpr std::int32_t max_blocks = 16384;
+  static constexpr Index max_shared_step = 1 << 20;
 
  private:
   struct Offsets {
