@@ -49,10 +49,11 @@ struct Bar {
   std::string what;  // one line: shape, type, threads, and what it is compared with
   double goal = 0;   // higher: reference / subject must reach it; lower: subject / reference
   bool higher_is_better =
-    true;            // "0.60 of a plain read" is higher; "at most 1.05 of in order" is lower
-  int threads = 1;   // how many threads a round keeps busy, for the cpu share
-  bool wall = true;  // false: CPU seconds or counts, of which every round is kept
-  double bytes = 0;  // bytes one side moves in a round; when set the table shows GB/s
+    true;                  // "0.60 of a plain read" is higher; "at most 1.05 of in order" is lower
+  int threads = 1;         // how many threads a round keeps busy, for the cpu share
+  bool wall = true;        // false: CPU seconds or counts, of which every round is kept
+  bool core_time = false;  // the goal is a time, that of one core at `goal_pace`: see pace.hpp
+  double bytes = 0;        // bytes one side moves in a round; when set the table shows GB/s
 
   /// Builds the data and returns the function that runs one round. Untimed. A check that fails (a wrong
   /// result, no memory) throws `std::runtime_error`: the bar then fails with that sentence.

@@ -7,9 +7,11 @@
 #include <ctime>
 #include <exception>
 #include <fstream>
+#include <optional>
 #include <string_view>
 
 #include "harness.hpp"
+#include "pace.hpp"
 
 namespace {
 
@@ -17,7 +19,10 @@ using kvcache_bench::Bar;
 using kvcache_bench::Round;
 
 constexpr double least_cpu_share = 0.95;  // below it another process had one of our cores
-constexpr int tries_per_round = 12;       // then the machine is too busy to say anything
+constexpr double least_steadiness =
+  0.95;                              // of a core's paces around a round, the lower by the higher
+constexpr double least_pace = 0.9;   // of the best seen: below it the core's other thread had work
+constexpr int tries_per_round = 12;  // then the machine is too busy to say anything
 
 struct Arguments {
   std::vector<std::string> only;
@@ -29,6 +34,8 @@ struct Arguments {
 struct Outcome {
   Bar const* bar = nullptr;
   double value = 0;
+  double raw = 0;   // the value before it is brought to `goal_pace`
+  double pace = 0;  // of the core, in core time
   double lowest = 0;
   double highest = 0;
   double reference = 0;  // median seconds
@@ -54,40 +61,93 @@ double median(std::vector<double> values)
   return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
 }
 
-void measure(Bar const& bar, int rounds, Outcome& outcome)
+/// A round, and the pace of the core beside it.
+struct Sample {
+  Round times;
+  double pace = kvcache_bench::goal_pace;  // stays where the bar is not in core time
+};
+
+/// Runs one round. Returns whether the machine left it alone.
+bool sample(Bar const& bar, std::function<Round()> const& round, Sample& out)
 {
-  std::function<Round()> const round = bar.prepare();
-  round();  // warm: pages touched, threads started
+  double const before = bar.core_time ? kvcache_bench::core_pace() : out.pace;
+  double const cpu_before = process_cpu_seconds();
+  double const wall = kvcache_bench::seconds([&] { out.times = round(); });
+  double const share = (process_cpu_seconds() - cpu_before) / (wall * bar.threads);
+  double const after = bar.core_time ? kvcache_bench::core_pace() : before;
+  out.pace = 0.5 * (before + after);
+  return (!bar.wall || share >= least_cpu_share) && out.times.reference > 0 &&
+         out.times.subject > 0 &&
+         std::min(before, after) >= least_steadiness * std::max(before, after);
+}
+
+/// Leaves the samples in which the core was at its best, if ever it was.
+std::vector<Sample> at_best(std::vector<Sample> samples)
+{
+  double best = 0;
+  for (Sample const& s : samples) {
+    best = std::max(best, s.pace);
+  }
+  std::erase_if(samples, [&](Sample const& s) { return s.pace < least_pace * best; });
+  return samples;
+}
+
+void summarise(Bar const& bar, std::vector<Sample> const& samples, Outcome& outcome)
+{
+  std::vector<double> raw;
   std::vector<double> ratios;
+  std::vector<double> paces;
   std::vector<double> reference;
   std::vector<double> subject;
-  while (outcome.kept < rounds && outcome.kept + outcome.discarded < rounds * tries_per_round) {
-    double const cpu_before = process_cpu_seconds();
-    Round times;
-    double const wall = kvcache_bench::seconds([&] { times = round(); });
-    double const share = (process_cpu_seconds() - cpu_before) / (wall * bar.threads);
-    if ((bar.wall && share < least_cpu_share) || times.reference <= 0 || times.subject <= 0) {
-      ++outcome.discarded;
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      continue;
-    }
-    ++outcome.kept;
+  for (auto const& [times, pace] : samples) {
+    raw.push_back(bar.higher_is_better ? times.reference / times.subject
+                                       : times.subject / times.reference);
+    ratios.push_back(raw.back() * pace / kvcache_bench::goal_pace);
+    paces.push_back(pace);
     reference.push_back(times.reference);
     subject.push_back(times.subject);
-    ratios.push_back(bar.higher_is_better ? times.reference / times.subject
-                                          : times.subject / times.reference);
   }
-  if (outcome.kept > 0) {
-    outcome.value = median(ratios);
-    outcome.lowest = *std::min_element(ratios.begin(), ratios.end());
-    outcome.highest = *std::max_element(ratios.begin(), ratios.end());
-    outcome.reference = median(reference);
-    outcome.subject = median(subject);
+  outcome.value = median(ratios);
+  outcome.raw = median(raw);
+  outcome.pace = median(paces);
+  outcome.lowest = *std::min_element(ratios.begin(), ratios.end());
+  outcome.highest = *std::max_element(ratios.begin(), ratios.end());
+  outcome.reference = median(reference);
+  outcome.subject = median(subject);
+}
+
+void measure(Bar const& bar, int rounds, Outcome& outcome)
+{
+  std::optional<kvcache_bench::OneCore> stays;
+  if (bar.core_time) {
+    stays.emplace();
+  }
+  std::function<Round()> const round = bar.prepare();
+  round();  // warm: pages touched, threads started
+  std::vector<Sample> quiet;
+  std::vector<Sample> kept;
+  int tries = 0;
+  while (static_cast<int>(kept.size()) < rounds && tries < rounds * tries_per_round) {
+    ++tries;
+    Sample next;
+    if (sample(bar, round, next)) {
+      quiet.push_back(next);
+    }
+    std::size_t const before = kept.size();
+    kept = at_best(quiet);
+    if (kept.size() <= before) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  }
+  outcome.kept = static_cast<int>(kept.size());
+  outcome.discarded = tries - outcome.kept;
+  if (!kept.empty()) {
+    summarise(bar, kept, outcome);
   }
   if (outcome.kept < rounds) {
     outcome.trouble = "too few quiet rounds: " + std::to_string(outcome.kept) + " of " +
-                      std::to_string(rounds) +
-                      " had a cpu share of 0.95; stop other work and rerun";
+                      std::to_string(rounds) + " had a cpu share of 0.95" +
+                      (bar.core_time ? " and a steady pace" : "") + "; stop other work and rerun";
     return;
   }
   outcome.pass = bar.higher_is_better ? outcome.value >= bar.goal : outcome.value <= bar.goal;
@@ -111,6 +171,9 @@ void print(Outcome const& outcome)
               outcome.discarded,
               outcome.lowest,
               outcome.highest);
+  if (bar.core_time && outcome.kept > 0) {
+    std::printf("  raw %.3g, pace %.2f GHz", outcome.raw, 1e-9 * outcome.pace);
+  }
   if (bar.bytes > 0 && outcome.kept > 0) {
     std::printf("  reference %.1f GB/s, ours %.1f",
                 1e-9 * bar.bytes / outcome.reference,
@@ -143,8 +206,16 @@ bool write_json(std::string const& path, std::vector<Outcome> const& outcomes)
     Bar const& bar = *outcomes[i].bar;
     char value[64];
     std::snprintf(value, sizeof value, "%.4f, \"goal\": %.4f", outcomes[i].value, bar.goal);
+    char core[64] = "";
+    if (bar.core_time) {
+      std::snprintf(core,
+                    sizeof core,
+                    ", \"raw\": %.4f, \"pace_ghz\": %.3f",
+                    outcomes[i].raw,
+                    1e-9 * outcomes[i].pace);
+    }
     file << (i == 0 ? "\n" : ",\n") << "  {\"bar\": " << quoted(bar.bar)
-         << ", \"what\": " << quoted(bar.what) << ", \"value\": " << value
+         << ", \"what\": " << quoted(bar.what) << ", \"value\": " << value << core
          << ", \"better\": " << (bar.higher_is_better ? "\"higher\"" : "\"lower\"")
          << ", \"pass\": "
          << (!outcomes[i].built ? "null"

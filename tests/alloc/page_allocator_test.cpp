@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvcache/alloc/page_allocator.hpp>
 
+#include <csignal>
 #include <cstdint>
 #include <map>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "model/child.hpp"
 #include "support/catch.hpp"
 #include "support/random.hpp"
 
@@ -112,6 +115,30 @@ TEST_CASE("PageAllocator: many released at once are as many released one after t
   }
   batch.release(std::span<PageId const>{});
   CHECK(batch.digest() == single.digest());
+}
+
+TEST_CASE("PageAllocator: giving back what nobody holds ends the program, wherever it stands",
+          "[alloc][page_allocator]")
+{
+  for (std::uint32_t const wrong : {0U, 7U, 40U, 41U, 1'000'000'000U}) {
+    for (std::size_t at = 0; at < 9; ++at) {
+      CAPTURE(wrong, at);
+      std::string const told = kvcache_test::in_child([&](auto const& tell) {
+        PageAllocator pages(40);
+        std::vector<PageId> held(39);
+        (void)pages.take(held);
+        pages.release(held);
+        (void)pages.take(held);  // all but 40, which is fresh
+        pages.release(PageId{7});
+        std::vector<PageId> gone(held.begin() + 7, held.begin() + 16);
+        gone[at] = PageId{wrong};
+        tell("alive");
+        pages.release(gone);
+        tell(" after");
+      });
+      CHECK(told == "alive BREAKS: signal " + std::to_string(SIGABRT) + "\n");
+    }
+  }
 }
 
 TEST_CASE("PageAllocator: untake restores the order of what comes next", "[alloc][page_allocator]")

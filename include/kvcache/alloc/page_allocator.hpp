@@ -43,7 +43,7 @@ class PageAllocator {
   explicit PageAllocator(PageCount pages)
       : counts_(std::size_t{pages} + 1),
         large_(std::size_t{pages} + 1),
-        stack_(pages),
+        stack_(std::size_t{pages} + block),
         capacity_(pages)
   {
   }
@@ -65,18 +65,31 @@ class PageAllocator {
     PageId const* const top = stack_.data() + depth_;
     Count* const counts = counts_.data();
     std::size_t const recycled = out.size() < depth_ ? out.size() : depth_;
-    auto const reuse = [=](std::size_t i) {
-      PageId const page = *(top - 1 - i);
-      out[i] = page;
-      counts[page.value] = returned | 1;
+    auto const reuse_two = [=](std::size_t i) {
+      std::uint64_t const two = load_two(top - 2 - i);
+      store_two(out.data() + i, two << 32 | two >> 32);
+      counts[two >> 32] = returned | 1;
+      counts[static_cast<std::uint32_t>(two)] = returned | 1;
     };
+    auto const reuse = [=](std::size_t i) {
+      reuse_two(i);
+      reuse_two(i + 2);
+    };
+    auto const ask = [=](std::size_t i) { __builtin_prefetch(counts + (top - 1 - i)->value, 1); };
     std::size_t i = 0;
-    for (std::size_t const until = num_prefetched(recycled); i < until; ++i) {
-      __builtin_prefetch(counts + (top - 1 - i - ahead)->value, 1);
+    for (std::size_t const until = num_prefetched(recycled); i + block <= until; i += block) {
+      ask(i + ahead);
+      ask(i + ahead + 1);
+      ask(i + ahead + 2);
+      ask(i + ahead + 3);
+      reuse(i);
+    }
+    for (; i + block <= recycled; i += block) {
       reuse(i);
     }
     for (; i < recycled; ++i) {
-      reuse(i);
+      out[i] = *(top - 1 - i);
+      counts[out[i].value] = returned | 1;
     }
     depth_ -= static_cast<PageCount>(recycled);
     PageCount fresh = fresh_;
@@ -163,10 +176,38 @@ class PageAllocator {
         --counts[page.value];
       }
     };
+    auto const release_lone = [=](PageId page) {
+      if (page.value > capacity || counts[page.value] != (returned | 1)) [[unlikely]] {
+        return false;
+      }
+      counts[page.value] = returned;
+      return true;
+    };
+    // Writes all of a block onto the stack, as if nobody else held any of them, and keeps what is true of it.
+    auto const release_block = [&](PageId const* some) {
+      store_two(top, load_two(some));
+      store_two(top + 2, load_two(some + 2));
+      std::size_t const lone = !release_lone(some[0])   ? 0
+                               : !release_lone(some[1]) ? 1
+                               : !release_lone(some[2]) ? 2
+                               : !release_lone(some[3]) ? 3
+                                                        : block;
+      top += lone;
+      for (std::size_t j = lone; j < block; ++j) {
+        release_one(some[j]);
+      }
+    };
+    auto const ask = [=](std::size_t i) { __builtin_prefetch(counts + pages[i].value, 1); };
     std::size_t i = 0;
-    for (std::size_t const until = num_prefetched(pages.size()); i < until; ++i) {
-      __builtin_prefetch(counts + pages[i + ahead].value, 1);
-      release_one(pages[i]);
+    for (std::size_t const until = num_prefetched(pages.size()); i + block <= until; i += block) {
+      ask(i + ahead);
+      ask(i + ahead + 1);
+      ask(i + ahead + 2);
+      ask(i + ahead + 3);
+      release_block(pages.data() + i);
+    }
+    for (; i + block <= pages.size(); i += block) {
+      release_block(pages.data() + i);
     }
     for (; i < pages.size(); ++i) {
       release_one(pages[i]);
@@ -226,6 +267,8 @@ class PageAllocator {
   static constexpr Count returned = 0x80;
   /// All other bits: so many holders or more, and `large_` says how many.
   static constexpr Count large = 0x7f;
+  /// Ids go to and from the stack so many at a time.
+  static constexpr std::size_t block = 4;
   /// Counts are asked for so many pages before their turn.
   static constexpr std::size_t ahead = 24;
 
@@ -233,6 +276,17 @@ class PageAllocator {
   [[nodiscard]] static constexpr std::size_t num_prefetched(std::size_t n) noexcept
   {
     return n > 512 ? n - ahead : 0;
+  }
+  /// Two ids that lie side by side: a core stores them in the time of one, and it is the stores that a page waits for.
+  [[nodiscard]] static std::uint64_t load_two(PageId const* from) noexcept
+  {
+    std::uint64_t two = 0;
+    __builtin_memcpy(&two, from, sizeof two);
+    return two;
+  }
+  static void store_two(PageId* to, std::uint64_t two) noexcept
+  {
+    __builtin_memcpy(static_cast<void*>(to), &two, sizeof two);
   }
   [[nodiscard]] std::uint32_t small_count(PageId page) const noexcept
   {
@@ -255,7 +309,7 @@ class PageAllocator {
 
   ZeroArray<Count> counts_;         // by page id
   ZeroArray<std::uint32_t> large_;  // by page id, of those with many holders
-  ZeroArray<PageId> stack_;         // pages given back, the latest on top
+  ZeroArray<PageId> stack_;  // pages given back, the latest on top, and room for a block above
   PageCount capacity_;
   PageCount depth_ = 0;  // of the stack
   PageCount fresh_ = 0;  // the highest id ever given out
