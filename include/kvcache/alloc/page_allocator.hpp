@@ -20,7 +20,6 @@
 /// Cost: a few instructions a page; 5 bytes for each page that was ever in use, 9 for one that had more than 126
 /// holders. No call allocates.
 
-#include <kvcache/alloc/concept.hpp>
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
@@ -314,7 +313,5 @@ class PageAllocator {
   PageCount depth_ = 0;  // of the stack
   PageCount fresh_ = 0;  // the highest id ever given out
 };
-
-static_assert(explain_allocator<PageAllocator>());
 
 }  // namespace kvcache::inline v0_1

@@ -4,11 +4,11 @@
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/core/list.hpp>
+#include <kvcache/core/text.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 /// \file What a row is that no token names: a row of a picture, of a sound, of text that attends both ways.
 ///
@@ -21,11 +21,11 @@ namespace kvcache::inline v0_1 {
 
 /// The parts of an item. A field without data (`{}`) is absent; `""` is there and empty.
 struct MediaFields {
-  std::string_view digest{};  ///< of the content, which the engine hashed; at least 1 byte
-  std::string_view kind{};    ///< "image", "audio"
-  std::string_view dtype{};   ///< of the content
+  Text digest{};  ///< of the content, which the engine hashed; at least 1 byte
+  Text kind{};    ///< "image", "audio"
+  Text dtype{};   ///< of the content
   std::span<std::uint64_t const> dims{};  ///< its shape: (30, 150) is neither (150, 30) nor (4500)
-  std::string_view options{};  ///< of the processor: all that changes what the model sees
+  Text options{};  ///< of the processor: all that changes what the model sees
 };
 
 /// One picture, sound or film. Default: no item.
@@ -62,7 +62,7 @@ class Media {
   }
 
   /// The canonical form: equal items have equal bytes, in every process.
-  [[nodiscard]] std::string_view bytes() const noexcept { return {bytes_.data(), bytes_.size()}; }
+  [[nodiscard]] Text bytes() const noexcept { return {bytes_.data(), bytes_.size()}; }
   /// False: two contents may be taken for one; control refuses it.
   [[nodiscard]] bool has_digest() const noexcept { return has_digest_; }
   /// A number for logs and tables, the same in every process. Others may have it too. **Cost** O(bytes).
@@ -92,7 +92,7 @@ class Media {
     text = 6
   };
 
-  void put_text(Tag tag, std::string_view text)
+  void put_text(Tag tag, Text text)
   {
     if (text.data() != nullptr) {
       put_header(tag, text.size());

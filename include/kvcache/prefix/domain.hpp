@@ -2,11 +2,11 @@
 #pragma once
 
 #include <kvcache/core/list.hpp>
+#include <kvcache/core/text.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 /// \file What may share with what.
 ///
@@ -23,15 +23,15 @@ namespace kvcache::inline v0_1 {
 
 /// An adapter in use, such as a LoRA, and how strongly.
 struct Adapter {
-  std::string_view name{};
+  Text name{};
   float scale = 1.0F;
 };
 
 /// The parts of a domain. A text without data (`{}`) is absent; `""` is there and empty.
 struct DomainFields {
-  std::string_view model{};             ///< which model
-  std::string_view weights{};           ///< which weights: a digest or revision
-  std::string_view salt{};              ///< tenant or session that shares with nobody else
+  Text model{};                         ///< which model
+  Text weights{};                       ///< which weights: a digest or revision
+  Text salt{};                          ///< tenant or session that shares with nobody else
   std::span<Adapter const> adapters{};  ///< in any order
 };
 
@@ -62,7 +62,7 @@ class Domain {
   }
 
   /// The canonical form: equal domains have equal bytes, in every process.
-  [[nodiscard]] std::string_view bytes() const noexcept { return {bytes_.data(), bytes_.size()}; }
+  [[nodiscard]] Text bytes() const noexcept { return {bytes_.data(), bytes_.size()}; }
 
   friend bool operator==(Domain const&, Domain const&) = default;
 
@@ -80,14 +80,14 @@ class Domain {
     return order != 0 ? order < 0 : scale_bits(a.scale) < scale_bits(b.scale);
   }
 
-  void put_text(Tag tag, std::string_view text)
+  void put_text(Tag tag, Text text)
   {
     if (text.data() != nullptr) {
       put(tag, text);
     }
   }
 
-  void put(Tag tag, std::string_view text)
+  void put(Tag tag, Text text)
   {
     bytes_.push_back(static_cast<char>(tag));
     put_number(text.size());

@@ -4,13 +4,13 @@
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/core/list.hpp>
+#include <kvcache/core/text.hpp>
 #include <kvcache/prefix/domain.hpp>
 #include <kvcache/prefix/id_table.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
 namespace kvcache::inline v0_1::detail {
 
@@ -76,7 +76,7 @@ class DomainTable {
 
   static std::uint64_t digest_of(Domain const& domain) noexcept
   {
-    std::string_view const bytes = domain.bytes();
+    Text const bytes = domain.bytes();
     std::uint64_t h = mix(0, bytes.size());
     std::uint64_t word = 0;
     for (std::size_t i = 0; i < bytes.size(); ++i) {

@@ -34,7 +34,6 @@
 #include <kvcache/prefix/check_tree.hpp>
 #include <kvcache/prefix/child_index.hpp>
 #include <kvcache/prefix/compare.hpp>
-#include <kvcache/prefix/concept.hpp>
 #include <kvcache/prefix/domain.hpp>
 #include <kvcache/prefix/domain_table.hpp>
 #include <kvcache/prefix/ghosts.hpp>
@@ -394,7 +393,5 @@ class RadixTree {
   detail::DomainTable domains_;
   std::size_t page_tokens_;
 };
-
-static_assert(explain_prefix<RadixTree>());
 
 }  // namespace kvcache::inline v0_1

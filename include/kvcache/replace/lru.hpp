@@ -20,7 +20,6 @@
 #include <kvcache/core/ids.hpp>
 #include <kvcache/core/owned_array.hpp>
 #include <kvcache/core/roles.hpp>
-#include <kvcache/replace/concept.hpp>
 #include <kvcache/replace/facts.hpp>
 
 #include <cstdint>
@@ -161,7 +160,5 @@ class Lru {
   std::uint32_t newest_ = nil;
   std::uint32_t size_ = 0;
 };
-
-static_assert(explain_replacement<Lru>());
 
 }  // namespace kvcache::inline v0_1

@@ -29,7 +29,6 @@
 #include <kvcache/core/ids.hpp>
 #include <kvcache/core/owned_array.hpp>
 #include <kvcache/core/roles.hpp>
-#include <kvcache/replace/concept.hpp>
 #include <kvcache/replace/facts.hpp>
 #include <kvcache/replace/slot_set.hpp>
 
@@ -390,7 +389,5 @@ class Sieve {
   std::uint32_t hand_ = 0;      // where the search begins
   std::uint32_t size_ = 0;
 };
-
-static_assert(explain_replacement<Sieve>());
 
 }  // namespace kvcache::inline v0_1
