@@ -15,7 +15,7 @@ namespace kvcache_test {
 /// No default stream and no wait in a public header; no flag of nvcc that a user's build would need too.
 inline Breaches cuda_is_asked_in_order(Tree const& tree)
 {
-  static std::array<char const*, 12> const words = {"cudaMemcpy",
+  static std::array<char const*, 18> const words = {"cudaMemcpy",
                                                     "cudaMemset",
                                                     "cudaMemcpy2D",
                                                     "cudaMemcpy3D",
