@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that share memory between threads, small enough for a thread each: ThreadSanitizer reads them here. What
-// they write is tested in tests/interop and tests/view.
+// Kernels of tables, rows and pages, small enough for a thread each: ThreadSanitizer reads them here. What they write is tested
+// in tests/interop and tests/view.
 
+#include <kvcache/interop/gather_kernel.hpp>
 #include <kvcache/interop/table_kernels.hpp>
 #include <kvcache/view/append_kernel.hpp>
+#include <kvcache/view/zero_pages_kernel.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "interop/ragged_batch.hpp"
@@ -78,5 +82,84 @@ TEST_CASE("Shipped kernels: heads wait for the token's angles", "[simt][append]"
       }
     }
     CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("Shipped kernels: tables, slots, rows and zeros are each written by one thread",
+          "[simt][tables]")
+{
+  Batch const batch(16, first_seed + 9);
+  auto const kv = batch.view();
+  auto const source = kvcache::TableSource::of(kv);
+  auto const lines = static_cast<std::size_t>(source.num_lines());
+  auto const width = static_cast<std::size_t>(source.most_pages());
+  auto const tokens = static_cast<std::size_t>(kv.num_tokens());
+  REQUIRE(lines > 1);
+  std::int64_t rows = 0;
+  for (Index i = 0; i < source.num_lines(); ++i) {
+    rows += source.line(i).length;
+  }
+  for (simt::Options const& schedule : simt::schedules()) {
+    CAPTURE(simt::to_string(schedule));
+    auto const run = [&](auto const& kernel) {
+      simt::launch(2, 64, kernel.shared_bytes(64), kernel, schedule);
+    };
+    std::vector<std::int32_t> pages(lines * width, -7), lens(lines, -7);
+    std::vector<std::int32_t> want_pages = pages, want_lens = lens;
+    auto const table = kvcache::table_kernel(
+      {.pages = pages, .seq_lens = lens, .width = width, .padding = -1}, source);
+    REQUIRE(table);
+    run(*table);
+    REQUIRE(kvcache::fill(
+      {.pages = want_pages, .seq_lens = want_lens, .width = width, .padding = -1}, source));
+    CHECK(pages == want_pages);
+    CHECK(lens == want_lens);
+
+    kvcache::PlaneNumbers const planes{.page_planes = 4, .plane_bytes = 64};
+    std::vector<std::int32_t> offsets(lines * 2 * width, -7);
+    std::vector<std::int32_t> want_offsets = offsets;
+    auto const offset = kvcache::table_kernel(
+      {.offsets = offsets, .seq_lens = lens, .width = width, .planes = planes}, source);
+    REQUIRE(offset);
+    run(*offset);
+    REQUIRE(kvcache::fill(
+      {.offsets = want_offsets, .seq_lens = want_lens, .width = width, .planes = planes}, source));
+    CHECK(offsets == want_offsets);
+
+    std::vector<std::int64_t> slots(tokens, -7), want_slots(tokens, -7);
+    auto const slot = kvcache::slots_kernel(std::span(slots), source);
+    REQUIRE(slot);
+    run(*slot);
+    REQUIRE(kvcache::fill_slots(std::span(want_slots), source));
+    CHECK(slots == want_slots);
+
+    std::vector<kvcache::half> k(static_cast<std::size_t>(rows) * 16, kvcache::half{1});
+    std::vector<kvcache::half> v = k;
+    run(kvcache::GatherKernel<Batch::Layout>{
+      source, kv, 0, 1, source.num_lines(), rows, k.data(), v.data(), 16, 16});
+    std::size_t at = 0;
+    std::size_t wrong = 0;
+    for (Index i = 0; i < source.num_lines(); ++i) {
+      auto const line = source.line(i);
+      for (Index row = 0; row < line.length; ++row) {
+        auto const tile = kv.tile(0, 0, line.row, row / 16, line.length).raw();
+        for (std::size_t d = 0; d < 16; ++d, ++at) {
+          std::size_t const from = static_cast<std::size_t>(row % 16) * tile.row_elements + d;
+          wrong += k[at].bits == tile.k[from].bits && v[at].bits == tile.v[from].bits ? 0U : 1U;
+        }
+      }
+    }
+    CHECK(at == k.size());
+    CHECK(wrong == 0);
+
+    std::uint32_t const page = kv.segment.num_pages - 1;
+    std::size_t const bytes = batch.footprint().layer_bytes();
+    std::int32_t const list[] = {static_cast<std::int32_t>(page)};
+    Index const count = 1;
+    std::fill_n(kv.segment.tile(1, 0, page), bytes, std::byte{9});
+    run(kvcache::ZeroPagesKernel{kv.segment, 2, bytes, list, &count, 1});
+    CHECK(std::all_of(kv.segment.tile(1, 0, page),
+                      kv.segment.tile(1, 0, page) + bytes,
+                      [](std::byte b) { return b == std::byte{0}; }));
   }
 }

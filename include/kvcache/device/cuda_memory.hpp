@@ -20,7 +20,8 @@
 ///                      comes later, and the default stream is never used.
 ///
 /// Memory is taken and given back in the order of the own stream, from a pool of the device's own, where the driver has such
-/// pools; elsewhere by `cudaMalloc` and `cudaFree`, which may wait for the device. Nothing else here waits.
+/// pools; elsewhere by `cudaMalloc` and `cudaFree`, which may wait for the device, as `cudaHostAlloc` may when a plan needs a
+/// larger staging buffer than any before. Nothing else here waits.
 ///
 /// After a call that failed nothing more is asked of the runtime, and `status` says which it was.
 ///
