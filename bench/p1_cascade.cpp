@@ -35,11 +35,15 @@ namespace {
 using namespace kvcache_bench;
 constexpr int threads = 2;
 
+DecodeShape shape_of(std::int32_t kv_heads, std::int32_t group)
+{
+  return {.rows = 8192 + 64, .sequences = 16, .shared = 8192, .kv_heads = kv_heads, .group = group};
+}
+
 template <class T>
 bool add_cascade(char const* type, std::int32_t kv_heads, std::int32_t group, double goal)
 {
-  DecodeShape const shape{
-    .rows = 8192 + 64, .sequences = 16, .shared = 8192, .kv_heads = kv_heads, .group = group};
+  DecodeShape const shape = shape_of(kv_heads, group);
   return add(
     {.bar = "cascade",
      .what = std::string(type) + " 16 x (8k common + 64), " + std::to_string(kv_heads * group) +
@@ -76,22 +80,21 @@ __attribute__((target("avx512f"))) float multiply(std::size_t n)
 }
 bool add_limit()
 {
-  DecodeShape const shape{
-    .rows = 8192 + 64, .sequences = 16, .shared = 8192, .kv_heads = 8, .group = 1};
   return add({.bar = "cascade",
               .what = "f32 16 x (8k common + 64), 8:8x128, 2T: products alone / shared",
               .goal = 0.2,
               .threads = threads,
-              .prepare = [shape]() -> std::function<Round()> {
+              .prepare = []() -> std::function<Round()> {
+                if (kvcache::best_instruction_set() != kvcache::InstructionSet::avx512) {
+                  throw NotBuilt();
+                }
+                DecodeShape const shape = shape_of(8, 1);
                 auto const team = std::make_shared<Team>(threads);
                 auto const data = std::make_shared<Decode<float>>(shape);
                 auto const shared =
                   std::make_shared<kvcache::AttentionPlan>(data->plan(threads, 512));
                 auto const products =
                   static_cast<std::size_t>(Decode<float>::bytes(shape) / sizeof(float));
-                if (kvcache::best_instruction_set() != kvcache::InstructionSet::avx512) {
-                  throw NotBuilt();
-                }
                 return [=]() -> Round {
                   double const limit = team->run([&](int) { keep(multiply(products / threads)); });
                   return {.reference = limit, .subject = data->attend(*team, *shared)};

@@ -10,7 +10,6 @@
 #include <list>
 #include <map>
 #include <numeric>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -95,8 +94,8 @@ TEST_CASE("B-121 captured graph outlives the sequence", "[faults][graphs]")
   first->close();
   empty_step(cache);
   CHECK(replay(captured) == Touched{});
-  CHECK(of_step
-          .stale());  // a kernel that kept the view of the step asserts where NDEBUG is not defined
+  // A kernel that kept the view of the step asserts where NDEBUG is not defined.
+  CHECK(of_step.stale());
   CHECK_FALSE(captured.stale());
 
   auto second = cache.open({.tokens = some_tokens(2)});
@@ -123,25 +122,23 @@ TEST_CASE("B-123 metadata array owned only by an LRU", "[faults][graphs]")
   std::vector<Index> const kept_places(kept, kept + 3);
   for (int i = 0; i <= shapes; ++i) {
     int const shape = i % shapes;  // the first one again at the end
+    // One to three chunks, the first of 1 to 43 tokens; no text was there before.
     auto const chunks = static_cast<std::size_t>(1 + shape / 43);
-    auto const tokens = static_cast<Index>(1 + shape % 43) / static_cast<Index>(chunks) + 1;
+    std::vector<Tokens> texts(chunks, Tokens{-1});
+    texts[0].resize(static_cast<std::size_t>(1 + shape % 43));
     std::vector<Sequence> open;
+    open.reserve(chunks);  // a chunk of a step refers to its sequence
     std::vector<Cache::SequenceChunk> step_chunks;
-    std::vector<Tokens> texts;
-    for (std::size_t c = 0; c < chunks; ++c) {
-      texts.push_back(some_tokens(tokens + static_cast<Index>(c)));
-    }
-    for (Tokens const& text : texts) {
-      auto sequence = cache->open({.tokens = text});
-      REQUIRE(sequence);
-      open.push_back(std::move(*sequence));
-    }
     std::vector<Index> places;
     for (std::size_t c = 0; c < chunks; ++c) {
-      auto const text = std::span(texts[c]).subspan(static_cast<std::size_t>(open[c].cached()));
-      step_chunks.push_back({open[c], text});
-      for (Index p = open[c].cached(); p < static_cast<Index>(texts[c].size()); ++p) {
-        places.push_back(p);
+      std::iota(texts[c].begin(), texts[c].end(), 1000 * i + 100 * static_cast<Token>(c));
+      auto sequence = cache->open({.tokens = texts[c]});
+      REQUIRE(sequence);
+      REQUIRE(sequence->cached() == 0);
+      open.push_back(std::move(*sequence));
+      step_chunks.push_back({open[c], texts[c]});
+      for (std::size_t place = 0; place < texts[c].size(); ++place) {
+        places.push_back(static_cast<Index>(place));
       }
     }
     auto step = cache->prepare(step_chunks);

@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "interop/ragged_batch.hpp"
+#include "interop/table_memory.hpp"
 #include "support/catch.hpp"
 #include "support/simt/simt.hpp"
 
@@ -92,7 +92,6 @@ TEST_CASE("Shipped kernels: tables, slots, rows and zeros are each written by on
   auto const kv = batch.view();
   auto const source = kvcache::TableSource::of(kv);
   auto const lines = static_cast<std::size_t>(source.num_lines());
-  auto const width = static_cast<std::size_t>(source.most_pages());
   auto const tokens = static_cast<std::size_t>(kv.num_tokens());
   REQUIRE(lines > 1);
   std::int64_t rows = 0;
@@ -104,34 +103,7 @@ TEST_CASE("Shipped kernels: tables, slots, rows and zeros are each written by on
     auto const run = [&](auto const& kernel) {
       simt::launch(2, 64, kernel.shared_bytes(64), kernel, schedule);
     };
-    std::vector<std::int32_t> pages(lines * width, -7), lens(lines, -7);
-    std::vector<std::int32_t> want_pages = pages, want_lens = lens;
-    auto const table = kvcache::table_kernel(
-      {.pages = pages, .seq_lens = lens, .width = width, .padding = -1}, source);
-    REQUIRE(table);
-    run(*table);
-    REQUIRE(kvcache::fill(
-      {.pages = want_pages, .seq_lens = want_lens, .width = width, .padding = -1}, source));
-    CHECK(pages == want_pages);
-    CHECK(lens == want_lens);
-
-    kvcache::PlaneNumbers const planes{.page_planes = 4, .plane_bytes = 64};
-    std::vector<std::int32_t> offsets(lines * 2 * width, -7);
-    std::vector<std::int32_t> want_offsets = offsets;
-    auto const offset = kvcache::table_kernel(
-      {.offsets = offsets, .seq_lens = lens, .width = width, .planes = planes}, source);
-    REQUIRE(offset);
-    run(*offset);
-    REQUIRE(kvcache::fill(
-      {.offsets = want_offsets, .seq_lens = want_lens, .width = width, .planes = planes}, source));
-    CHECK(offsets == want_offsets);
-
-    std::vector<std::int64_t> slots(tokens, -7), want_slots(tokens, -7);
-    auto const slot = kvcache::slots_kernel(std::span(slots), source);
-    REQUIRE(slot);
-    run(*slot);
-    REQUIRE(kvcache::fill_slots(std::span(want_slots), source));
-    CHECK(slots == want_slots);
+    CHECK(by_kernels(source, lines, tokens, 2, 64, schedule) == by_host(source, lines, tokens));
 
     std::vector<kvcache::half> k(static_cast<std::size_t>(rows) * 16, kvcache::half{1});
     std::vector<kvcache::half> v = k;

@@ -157,14 +157,20 @@ class PageAllocator {
     Count* const counts = counts_.data();
     PageId* top = stack_.data() + depth_;
     PageCount const capacity = capacity_;
+    // Whether the caller was its only holder, and not for the first time: then its count is that of a free page now.
+    auto const release_lone = [=](PageId page) {
+      if (page.value > capacity || counts[page.value] != (returned | 1)) [[unlikely]] {
+        return false;
+      }
+      counts[page.value] = returned;
+      return true;
+    };
     auto const release_one = [&](PageId page) {
-      Count const before = page.value <= capacity ? counts[page.value] : Count{0};
-      if (before == (returned | 1)) [[likely]] {  // its only holder, and not for the first time
-        counts[page.value] = returned;
+      if (release_lone(page)) [[likely]] {
         *top++ = page;
         return;
       }
-      auto const holders = static_cast<Count>(before & large);
+      std::uint32_t const holders = small_count(page);
       KVCACHE_EXPECTS(holders != 0, "kvcache: release needs a page that somebody holds");
       if (holders == large) {
         (void)release_large(page);
@@ -174,13 +180,6 @@ class PageAllocator {
       } else {
         --counts[page.value];
       }
-    };
-    auto const release_lone = [=](PageId page) {
-      if (page.value > capacity || counts[page.value] != (returned | 1)) [[unlikely]] {
-        return false;
-      }
-      counts[page.value] = returned;
-      return true;
     };
     // Writes all of a block onto the stack, as if nobody else held any of them, and keeps what is true of it.
     auto const release_block = [&](PageId const* some) {

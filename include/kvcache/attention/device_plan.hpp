@@ -37,7 +37,7 @@ struct PlanWorkKernel {
     std::int64_t before = 0;
     for (Index first = 0; first < chunks; first += block.threads()) {
       Index const c = first + block.thread();
-      Index const rows = c < chunks ? rows_of(c) : 0;
+      Index const rows = c < chunks ? work.query_rows(view, c) : 0;
       auto const scan = block_sum<B, std::int64_t>(block, detail::WorkTile::tiles_of(rows), sums);
       if (c < chunks) {
         work.chunk_tiles[c] = static_cast<Index>(before + scan.before);
@@ -78,13 +78,6 @@ struct PlanWorkKernel {
   }
 
  private:
-  /// Query rows of a chunk; none of one that ends beyond the work's tokens, whose outputs may have no room.
-  KVCACHE_HOST_DEVICE Index rows_of(Index chunk) const
-  {
-    Index const end = view.chunk_first[chunk + 1];
-    return end > work.limits.tokens ? 0 : (end - view.chunk_first[chunk]) * work.shape.group();
-  }
-
   /// A tile of rows that chunks share.
   KVCACHE_HOST_DEVICE detail::WorkTile span_tile(Index t) const
   {

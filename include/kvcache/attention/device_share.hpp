@@ -73,10 +73,6 @@ struct ShareRowsKernel {
 
   [[nodiscard]] KVCACHE_HOST_DEVICE Index step() const { return work.limits.shared_rows; }
   [[nodiscard]] KVCACHE_HOST_DEVICE Chunk& at(Index c) const { return work.shared.chunks[c]; }
-  [[nodiscard]] KVCACHE_HOST_DEVICE Index tokens_of(Index c) const
-  {
-    return view.chunk_first[c + 1] - view.chunk_first[c];
-  }
   [[nodiscard]] KVCACHE_HOST_DEVICE std::uint32_t page(Index c, Index p) const
   {
     return view.segment.entry(0, 0, at(c).table_row, static_cast<std::uint32_t>(p));
@@ -110,15 +106,12 @@ struct ShareRowsKernel {
   /// Rows that a chunk may share, in whole steps.
   [[nodiscard]] KVCACHE_HOST_DEVICE Index most_shared(Index c) const
   {
-    Index const tokens = tokens_of(c);
-    bool const one_table = view.segment.layer_stride == 0 && view.segment.head_rows == 0;
-    bool const fits = view.chunk_first[c + 1] <= work.limits.tokens;  // `shared.rows` has no more
-    if (!one_table || !fits || tokens < 1 ||
-        tokens * work.shape.group() > detail::WorkTile::narrow_rows) {
+    Index const rows = work.query_rows(view, c);
+    if (!view.segment.one_table() || rows < 1 || rows > detail::WorkTile::narrow_rows) {
       return 0;
     }
     ChunkView const chunk = view.chunk(c);
-    for (Index t = 0; t < tokens; ++t) {
+    for (Index t = 0; t < chunk.tokens; ++t) {
       if (sight_of(view, work.shape.window, chunk.first_token + t).first > 0) {
         return 0;
       }
@@ -336,7 +329,7 @@ struct ShareRowsKernel {
     for (Index first = 0; first < sharing; first += block.threads()) {
       Index const p = first + block.thread();
       Index const c = p < sharing ? shared.order[p] : 0;
-      Index const own = p < sharing && at(c).spans > 0 ? tokens_of(c) * work.shape.group() : 0;
+      Index const own = p < sharing && at(c).spans > 0 ? work.query_rows(view, c) : 0;
       auto const sum = block_sum(block, own, sums);
       if (p < sharing) {
         Chunk& chunk = at(c);
@@ -357,7 +350,7 @@ struct ShareRowsKernel {
         span = shared.spans[s];
         Index const last = shared.order[span.first + span.rows - 1];
         span.first = at(shared.order[span.first]).row;
-        span.rows = at(last).row + tokens_of(last) * work.shape.group() - span.first;
+        span.rows = at(last).row + work.query_rows(view, last) - span.first;
         shared.spans[s] = span;
       }
       auto const sum = block_sum(block, detail::WorkTile::tiles_of(span.rows), sums);

@@ -76,10 +76,9 @@ struct WorkTile {
   Index first;         ///< query rows [first, first + rows) of the chunk, or of those that share
   Index rows;
   Index
-    begin;  ///< KV rows [begin, end) are those that any of its tokens sees and no other tile has
+    begin;  ///< KV rows [begin, end): those that any of its tokens sees, without what spans have
   Index end;
-  Index
-    level;  ///< of the state of `SharedWork` where its items end; negative: in no state, it is all that its rows see
+  Index level;  ///< of the state of `SharedWork` where its items end; negative: in no state
 
   [[nodiscard]] KVCACHE_HOST_DEVICE Index first_unit() const { return begin / unit_rows; }
   /// At least one, so that a tile that sees nothing is written, too.
@@ -148,6 +147,14 @@ struct DeviceWork {
     return rows < narrow ? rows : narrow;
   }
 
+  /// Query rows of a chunk and KV head; none of one that ends beyond the work's tokens, whose outputs may have no room.
+  template <class Layout>
+  [[nodiscard]] KVCACHE_HOST_DEVICE Index query_rows(BatchView<Layout> const& view,
+                                                     Index chunk) const
+  {
+    Index const end = view.chunk_first[chunk + 1];
+    return end > limits.tokens ? 0 : (end - view.chunk_first[chunk]) * shape.group();
+  }
   /// A tile's query row `r`: token * group + query head of the KV head.
   template <class Layout>
   [[nodiscard]] KVCACHE_HOST_DEVICE Index query(BatchView<Layout> const& view,

@@ -46,8 +46,7 @@ class AttentionSets {
       return error;
     }
     rests_.assign(static_cast<std::size_t>(view.num_chunks()), Rest{});
-    bool const one_table = view.segment.layer_stride == 0 && view.segment.head_rows == 0;
-    if (options.shared_rows > 0 && one_table) {
+    if (options.shared_rows > 0 && view.segment.one_table()) {
       share_prefixes(view, options, work);
     }
     for (Index c = 0; c < view.num_chunks(); ++c) {

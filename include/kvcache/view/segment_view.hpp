@@ -45,6 +45,9 @@ struct SegmentView {
       table[static_cast<std::size_t>(layer) * layer_stride + r * row_stride + p]);
   }
 
+  /// Whether all layers and heads of a sequence share its table row, so that `entry(0, 0, row, p)` is the page of any.
+  KVCACHE_HOST_DEVICE bool one_table() const { return layer_stride == 0 && head_rows == 0; }
+
   /// The page of that entry if rows may be stored there. 0, the page of zeros, which is read-only: the entry would lie behind
   /// its table row, or is no page of the pool. **Cost** one load.
   KVCACHE_HOST_DEVICE std::uint32_t page_to_store(std::uint32_t layer,
