@@ -12,8 +12,8 @@
 // f32 as for bf16, and four times as far with one query head as with four: six times is the goal where it leaves room for that,
 // the others guard what there is. The last line measures how near to the bound f32 comes with AVX-512: the time that its products
 // alone take in registers, on the same threads, over the time of all of it. So the bound here and now is the first line's value
-// over the last one's: far above six. What lies between is the laying out of K and V, sums kept in the order of plain decode, and
-// the softmax.
+// over the last one's: far above six. What lies between is the memory that even shared rows come from, a load for each product,
+// sums kept in the order of plain decode, and the softmax.
 
 #include <kvcache/host.hpp>
 

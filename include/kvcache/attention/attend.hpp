@@ -15,8 +15,8 @@
 ///   ranges of one query row       O = sum exp(L_i - L) O_i       L = log sum exp(L_i)        (`merge.hpp`)
 ///
 /// The query rows of a KV head go through a block together, up to six at a time, so each K and V is loaded and widened
-/// once for them, while the next block comes from memory. From eight rows on with AVX-512, as in prefill or over a
-/// shared prefix, the block is widened and turned round once for all (`block_packed.inc`).
+/// once for them, while the next block comes from memory. With AVX-512, sixteen of them, as in prefill or over a shared
+/// prefix, are a group: the queries are turned round and not the block (`block_grouped.inc`).
 /// All arithmetic is in float. Rows past the end
 /// are never touched: a row of a block is reached through its own pointer, and only rows that hold tokens
 /// have one; this is also why a page may have any number of tokens.
@@ -39,7 +39,7 @@
 /// the cuts along KV, and so the last bits, depend on the whole batch and the number of workers: outputs of the size
 /// of 1 then differ by less than 1e-6. Instruction sets differ in the last bits.
 ///
-/// Cost: decode reads each K and V once; one item uses about 130 KiB of stack. No allocation.
+/// Cost: decode reads each K and V once; one item uses up to 165 KiB of stack. No allocation.
 /// Sources: what is shared, `shared_prefix.hpp`; soft cap and window, `shape.hpp`; Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
 /// "FlashAttention", 2022; "Flash-Decoding", 2023; Kwon et al., "PagedAttention", SOSP 2023.
 
@@ -63,7 +63,7 @@ namespace kvcache::inline v0_1 {
 /// **Pre** `view` shows the step that the plan was made for, its K and V are written, `item < num_items()`;
 /// `io.scratch` holds `plan.scratch_floats()` floats. **Post** the item's rows of `io.out` and `io.lse` are
 /// final, or its part of the scratch is. Padding gets zeros and -infinity.
-/// **Cost** about 130 KiB of stack. **Threads** items run beside each other on any threads.
+/// **Cost** up to 165 KiB of stack. **Threads** items run beside each other on any threads.
 template <class Layout, ScoreBias Bias = NoBias>
 void attend(BatchView<Layout> const& view,
             AttentionPlan const& plan,

@@ -26,7 +26,7 @@
 
 namespace kvcache::inline v0_1::detail::portable {
 #include <kvcache/attention/block.inc>
-#include <kvcache/attention/block_packed.inc>
+#include <kvcache/attention/block_grouped.inc>
 #include <kvcache/attention/kernel.inc>
 }  // namespace kvcache::inline v0_1::detail::portable
 
@@ -40,7 +40,7 @@ namespace kvcache::inline v0_1::detail::portable {
 #endif
 namespace kvcache::inline v0_1::detail::avx2 {
 #include <kvcache/attention/block.inc>
-#include <kvcache/attention/block_packed.inc>
+#include <kvcache/attention/block_grouped.inc>
 #include <kvcache/attention/kernel.inc>
 }  // namespace kvcache::inline v0_1::detail::avx2
 #if defined(__clang__)
@@ -55,7 +55,7 @@ namespace kvcache::inline v0_1::detail::avx2 {
 #endif
 namespace kvcache::inline v0_1::detail::avx512 {
 #include <kvcache/attention/block.inc>
-#include <kvcache/attention/block_packed.inc>
+#include <kvcache/attention/block_grouped.inc>
 #include <kvcache/attention/kernel.inc>
 }  // namespace kvcache::inline v0_1::detail::avx512
 #if defined(__clang__)

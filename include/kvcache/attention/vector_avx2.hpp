@@ -25,8 +25,8 @@ namespace kvcache::inline v0_1::detail::avx2 {
 struct Vector {
   static constexpr std::size_t width = 8;
   static constexpr std::size_t most_together = 6;  // query rows that share a load
-  /// In sixteen registers of eight, a block laid out anew costs what it saves.
-  static constexpr std::size_t packed_together = 0;
+  /// A group's products take a load each, and with eight numbers a load that costs what it saves.
+  static constexpr bool in_groups = false;
   using Reg = __m256;
 
   // A pair of bfloat16 in 32 bits widens by one shift and one mask: evens and odds, not halves.

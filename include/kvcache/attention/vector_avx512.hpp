@@ -26,14 +26,12 @@ namespace kvcache::inline v0_1::detail::avx512 {
 
 struct Vector {
   static constexpr std::size_t width = 16;
-  static constexpr std::size_t most_together = 6;    // query rows that share a load
-  static constexpr std::size_t packed_together = 8;  // the same, of a packed block
+  static constexpr std::size_t most_together = 6;  // query rows that share a load
+  static constexpr bool in_groups = true;          // see `block_grouped.inc`
   using Reg = __m512;
 
   template <class T>
   static constexpr bool even_odd = std::is_same_v<T, bfloat16>;
-  template <class T>
-  static constexpr bool turns = std::is_same_v<T, float> || std::is_same_v<T, bfloat16>;
 
   [[gnu::always_inline]] static inline Reg all(float x) { return _mm512_set1_ps(x); }
   [[gnu::always_inline]] static inline Reg load(float const* p) { return _mm512_loadu_ps(p); }
@@ -43,11 +41,12 @@ struct Vector {
     asm("" : "+v"(r));  // see `avx2::Vector::load_once`
     return r;
   }
-  [[gnu::always_inline]] static inline Reg all_once(float const* p)
+  /// A pointer of its own: compilers would rather add one index to many, and then each load with its use is two operations.
+  [[gnu::always_inline]] static inline float const* moved(float const* p, std::size_t by)
   {
-    Reg r = all(*p);    // NOLINT(misc-const-correctness): asm writes it
-    asm("" : "+v"(r));  // as in `load_once`
-    return r;
+    p += by;
+    asm("" : "+r"(p));
+    return p;
   }
   [[gnu::always_inline]] static inline void store(float* p, Reg a) { _mm512_storeu_ps(p, a); }
   [[gnu::always_inline]] static inline Reg add(Reg a, Reg b) { return _mm512_add_ps(a, b); }
@@ -105,26 +104,11 @@ struct Vector {
       b = load(wide + 16);
     }
   }
-  template <class T, class Put>
-  [[gnu::always_inline]] static inline void columns(T const* const* rows,
-                                                    std::size_t at,
-                                                    Put const& put)
+  /// Lane r of to[i] is number i of row r.
+  [[gnu::always_inline]] static inline void turn(float const* rows, std::size_t stride, Reg* to)
   {
     for (std::size_t i = 0; i < 16; i += 4) {
-      Reg a[4];
-      Reg b[4];
-      if constexpr (std::is_same_v<T, float>) {
-        turn(rows, at + i, a);
-        turn(rows, at + i + 16, b);
-      } else if constexpr (std::is_same_v<T, bfloat16>) {  // pairs first, so that they turn once
-        turn(rows, at + 2 * i, a);
-        for (std::size_t j = 0; j < 4; ++j) {
-          widen(_mm512_castps_si512(a[j]), a[j], b[j]);
-        }
-      }
-      for (std::size_t j = 0; j < 4; ++j) {
-        put(i + j, a[j], b[j]);
-      }
+      turn_four(rows + i, stride, to + i);
     }
   }
 
@@ -233,17 +217,18 @@ struct Vector {
   static constexpr auto every = static_cast<__mmask16>(0xffffU);
   static constexpr auto every8 = static_cast<__mmask8>(0xffU);
 
-  /// Of 128 bits of each row from element `at` on: to[i] is number i of every row. Four rows share a register from the start,
-  /// because inserts from memory need no shuffle.
-  template <class T>
-  [[gnu::always_inline]] static inline void turn(T const* const* rows, std::size_t at, Reg* to)
+  /// Four numbers of each row. Four rows share a register from the start, because inserts from memory need no shuffle.
+  [[gnu::always_inline]] static inline void turn_four(float const* rows,
+                                                      std::size_t stride,
+                                                      Reg* to)
   {
     Reg x[4];
     for (std::size_t r = 0; r < 4; ++r) {
-      x[r] = _mm512_castps128_ps512(quarter(rows[r] + at));
-      x[r] = _mm512_maskz_insertf32x4(every, x[r], quarter(rows[r + 4] + at), 1);
-      x[r] = _mm512_maskz_insertf32x4(every, x[r], quarter(rows[r + 8] + at), 2);
-      x[r] = _mm512_maskz_insertf32x4(every, x[r], quarter(rows[r + 12] + at), 3);
+      float const* const p = rows + r * stride;
+      x[r] = _mm512_castps128_ps512(_mm_loadu_ps(p));
+      x[r] = _mm512_maskz_insertf32x4(every, x[r], _mm_loadu_ps(p + 4 * stride), 1);
+      x[r] = _mm512_maskz_insertf32x4(every, x[r], _mm_loadu_ps(p + 8 * stride), 2);
+      x[r] = _mm512_maskz_insertf32x4(every, x[r], _mm_loadu_ps(p + 12 * stride), 3);
     }
     __m512d const low = _mm512_castps_pd(_mm512_maskz_unpacklo_ps(every, x[0], x[1]));
     __m512d const high = _mm512_castps_pd(_mm512_maskz_unpackhi_ps(every, x[0], x[1]));
@@ -253,11 +238,6 @@ struct Vector {
     to[1] = _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(every8, low, low2));
     to[2] = _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(every8, high, high2));
     to[3] = _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(every8, high, high2));
-  }
-  template <class T>
-  [[gnu::always_inline]] static inline __m128 quarter(T const* p)
-  {
-    return _mm_castsi128_ps(_mm_loadu_si128(reinterpret_cast<__m128i const*>(p)));
   }
   [[gnu::always_inline]] static inline __m256 low_half(Reg a)
   {

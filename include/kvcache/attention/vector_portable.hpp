@@ -17,11 +17,11 @@
 ///                          false: a = 0 1 2 .., b = w w+1 ..     true: a = 0 2 4 .., b = 1 3 5 ..
 ///   two_part<T>(p, n, ..)  the same for n < 2 * width elements, zeros behind; reads n elements and no more
 ///
-/// and for `block_packed.inc`, where `packed_together` is not 0:
+/// and for `block_grouped.inc`, where query rows go `in_groups`:
 ///
-///   columns(rows, at, put)  `two` of `width` rows from element `at` on, turned round: `put(i, a, b)` gets lane i of every
-///                          row's a and b; only where `turns<T>`
-///   summed                 the order in which `sums` joins lanes: neighbours first, then pairs of neighbours, and so on
+///   turn(rows, stride, to)  `width` numbers of each of `width` rows, turned round
+///   summed                  the order in which `sums` joins lanes: neighbours first, then pairs of neighbours, and so on
+///   moved(p, by)            `p + by`, in a register of its own
 
 namespace kvcache::inline v0_1::detail::portable {
 
@@ -30,16 +30,14 @@ template <std::size_t Width>
 struct Vector {
   static constexpr std::size_t width = Width;
   static constexpr std::size_t most_together = 4;  // query rows that share a load
-  /// The same, of a packed block; 0: none is made. At width 16 it is the twin of AVX-512, at 8 the fallback.
-  static constexpr std::size_t packed_together = Width == 16 ? 4 : 0;
+  /// Whether query rows go in groups. At width 16 this is the twin of AVX-512, at 8 the fallback.
+  static constexpr bool in_groups = Width == 16;
   struct Reg {
     float lane[Width];
   };
 
   template <class T>
   static constexpr bool even_odd = false;
-  template <class T>
-  static constexpr bool turns = true;
 
   static Reg all(float x)
   {
@@ -58,7 +56,7 @@ struct Vector {
     return r;
   }
   static Reg load_once(float const* p) { return load(p); }
-  static Reg all_once(float const* p) { return all(*p); }
+  static float const* moved(float const* p, std::size_t by) { return p + by; }
   static void store(float* p, Reg const& a)
   {
     for (std::size_t i = 0; i < Width; ++i) {
@@ -133,17 +131,13 @@ struct Vector {
     }
   }
 
-  template <class T, class Put>
-  static void columns(T const* const* rows, std::size_t at, Put const& put)
+  /// Lane r of to[i] is number i of row r.
+  static void turn(float const* rows, std::size_t stride, Reg* to)
   {
     for (std::size_t i = 0; i < Width; ++i) {
-      Reg a;
-      Reg b;
       for (std::size_t r = 0; r < Width; ++r) {
-        a.lane[r] = ElementTraits<T>::to_float(rows[r][at + i]);
-        b.lane[r] = ElementTraits<T>::to_float(rows[r][at + Width + i]);
+        to[i].lane[r] = rows[r * stride + i];
       }
-      put(i, a, b);
     }
   }
 

@@ -70,7 +70,7 @@ void check(char const* type, std::int32_t rows, std::mt19937_64& random, WorstEr
 }  // namespace
 
 TEST_CASE("attend: a query row has the same bits alone and with any number of others",
-          "[attention][packed]")
+          "[attention][grouped]")
 {
   std::mt19937_64 random(seed);
   WorstErrors worst;
