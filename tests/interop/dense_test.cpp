@@ -44,27 +44,45 @@ kvcache::Pool<Layout> random_pool(kvcache::Geometry const& geometry, Index rows)
   return std::move(*pool);
 }
 
-/// Elements that differ from what the view's tiles say, where the rest of the memory must be as it was.
+/// Elements in front of the first that lies `offset` bytes behind a multiple of 64.
+template <class T>
+std::size_t in_front(std::vector<T> const& of, std::size_t offset)
+{
+  auto const at = reinterpret_cast<std::uintptr_t>(of.data());
+  return (64 + offset - at % 64) % 64 / sizeof(T);
+}
+
+/// Elements that differ from what the view's tiles say, where the rest of the memory must be as it was. K and V lie
+/// `offset` bytes behind the begin of a cache line.
 template <class Layout>
 std::size_t count_wrong(kvcache::Pool<Layout> const& pool,
                         kvcache::Geometry const& g,
                         std::int32_t layer,
                         Index first,
-                        Index rows)
+                        Index rows,
+                        std::size_t offset = 16)
 {
   using T = typename Layout::element;
   std::size_t const each = static_cast<std::size_t>(g.kv_heads * rows * g.head_dim);
   T const untouched = kvcache::ElementTraits<T>::from_float(-77.0F);
-  std::vector<T> k(each + 3, untouched);
-  std::vector<T> v(each + 3, untouched);
+  std::vector<T> all_k(each + 64, untouched);
+  std::vector<T> all_v(each + 64, untouched);
+  std::span<T> const k = std::span(all_k).subspan(in_front(all_k, offset));
+  std::span<T> const v = std::span(all_v).subspan(in_front(all_v, offset));
   auto const kv = pool.view();
-  REQUIRE(kvcache::fill<Layout>(
-    {.k = std::span(k).first(each), .v = std::span(v).first(each), .first = first, .rows = rows},
-    kv,
-    layer,
-    g.kv_heads,
-    1));
+  REQUIRE(
+    kvcache::fill<Layout>({.k = k.first(each), .v = v.first(each), .first = first, .rows = rows},
+                          kv,
+                          layer,
+                          g.kv_heads,
+                          1));
   std::size_t wrong = 0;
+  for (std::size_t i = 0; i < in_front(all_k, offset); ++i) {
+    wrong += std::memcmp(&all_k[i], &untouched, sizeof(T)) == 0 ? 0U : 1U;
+  }
+  for (std::size_t i = 0; i < in_front(all_v, offset); ++i) {
+    wrong += std::memcmp(&all_v[i], &untouched, sizeof(T)) == 0 ? 0U : 1U;
+  }
   std::size_t at = 0;
   for (std::int32_t head = 0; head < g.kv_heads; ++head) {
     for (Index i = first; i < first + rows; ++i) {
@@ -77,11 +95,11 @@ std::size_t count_wrong(kvcache::Pool<Layout> const& pool,
       at += static_cast<std::size_t>(g.head_dim);
     }
   }
-  for (; at < k.size(); ++at) {
-    wrong += std::memcmp(&k[at], &untouched, sizeof(T)) == 0 &&
-                 std::memcmp(&v[at], &untouched, sizeof(T)) == 0
-               ? 0U
-               : 1U;
+  for (std::size_t i = at; i < k.size(); ++i) {
+    wrong += std::memcmp(&k[i], &untouched, sizeof(T)) == 0 ? 0U : 1U;
+  }
+  for (std::size_t i = at; i < v.size(); ++i) {
+    wrong += std::memcmp(&v[i], &untouched, sizeof(T)) == 0 ? 0U : 1U;
   }
   return wrong;
 }
@@ -114,13 +132,21 @@ TEMPLATE_TEST_CASE_SIG("DenseRows: any rows of a layer lie one after the other",
 
 TEST_CASE("DenseRows: more than a cache keeps", "[interop][dense]")
 {
-  kvcache::Geometry const g{.layers = 1, .kv_heads = 4, .head_dim = 128, .page_tokens = 16};
-  auto const pool = random_pool<kvcache::PagedHeads<float, 128, 16>>(g, 3000);
-  CHECK(count_wrong(pool, g, 0, 0, 3000) == 0);
-  CHECK(count_wrong(pool, g, 0, 7, 2900) == 0);
-  auto const by_token =
-    random_pool<kvcache::PagedHeads<float, 128, 16, kvcache::RowOrder::nhd>>(g, 3000);
-  CHECK(count_wrong(by_token, g, 0, 7, 2900) == 0);
+  // Tiles go eight at a time where their targets begin cache lines: with 3 heads, 6 a page, some wait for the next.
+  for (std::int32_t const kv_heads : {1, 3, 4}) {
+    kvcache::Geometry const g{
+      .layers = 1, .kv_heads = kv_heads, .head_dim = 128, .page_tokens = 16};
+    Index const rows = 12000 / kv_heads;
+    auto const pool = random_pool<kvcache::PagedHeads<float, 128, 16>>(g, rows);
+    auto const by_token =
+      random_pool<kvcache::PagedHeads<float, 128, 16, kvcache::RowOrder::nhd>>(g, rows);
+    for (std::size_t const offset : {std::size_t{0}, std::size_t{4}}) {
+      CAPTURE(kv_heads, offset);
+      CHECK(count_wrong(pool, g, 0, 0, rows, offset) == 0);
+      CHECK(count_wrong(pool, g, 0, 7, rows - 100, offset) == 0);
+      CHECK(count_wrong(by_token, g, 0, 7, rows - 100, offset) == 0);
+    }
+  }
 }
 
 TEST_CASE("DenseRows: refused are spans that are too small and rows that are not there",
@@ -129,16 +155,17 @@ TEST_CASE("DenseRows: refused are spans that are too small and rows that are not
   HandBatch const batch;
   std::vector<float> k(3 * 11 * 8, -7.0F);
   std::vector<float> v(3 * 11 * 8, -7.0F);
-  auto const filled = [&](std::size_t keys, std::size_t values, Index first, Index rows) {
-    return refusal(kvcache::fill<HandBatch::Layout>({.k = std::span(k).first(keys),
-                                                     .v = std::span(v).first(values),
-                                                     .first = first,
-                                                     .rows = rows},
-                                                    batch.pool.view(),
-                                                    1,
-                                                    3,
-                                                    2));
-  };
+  auto const filled =
+    [&](std::size_t keys, std::size_t values, Index first, Index rows, std::int32_t heads = 3) {
+      return refusal(kvcache::fill<HandBatch::Layout>({.k = std::span(k).first(keys),
+                                                       .v = std::span(v).first(values),
+                                                       .first = first,
+                                                       .rows = rows},
+                                                      batch.pool.view(),
+                                                      1,
+                                                      heads,
+                                                      2));
+    };
   CHECK(filled(263, 264, 0, 11) == "k = 263 (bad configuration): must have at least 264");
   CHECK(filled(264, 0, 0, 11) == "v = 0 (bad configuration): must have at least 264");
   CHECK(filled(264, 264, -1, 3) ==
@@ -146,6 +173,7 @@ TEST_CASE("DenseRows: refused are spans that are too small and rows that are not
   CHECK(filled(264, 264, 0x7fffffff, 2) ==
         "rows = 2 (bad configuration): must lie in a table row, which has rows 0 to 36");
   CHECK(filled(264, 264, 0, -1).substr(0, 9) == "rows = -1");
+  CHECK(filled(264, 264, 0, 11, 0) == "heads = 0 (bad configuration): must be at least 1");
   CHECK(k == std::vector<float>(264, -7.0F));
   CHECK(v == std::vector<float>(264, -7.0F));
   CHECK(filled(264, 264, 0, 11).empty());

@@ -16,9 +16,26 @@ namespace kvcache::inline v0_1::detail {
 /// Copies of so many bytes together are more than is read again soon, or than a cache keeps.
 inline constexpr std::size_t least_streamed_bytes = std::size_t{8} << 20;
 
-#if defined(__x86_64__) && defined(__GNUC__)
+/// A stretch of a copy, and what will be read after it.
+struct Strip {
+  std::byte* target;
+  std::byte const* source;
+  std::byte const* next;
+};
 
+/// So many strips go side by side, two lines of each in turn: more pages of the machine are open at a time, which takes P9 from
+/// 0.80 of `memcpy` to 0.94 on a Xeon.
+inline constexpr std::size_t strips = 8;
 inline constexpr std::size_t line_bytes = 64;
+inline constexpr std::size_t turn_bytes = 2 * line_bytes;
+
+/// Whether a strip of `bytes` to `target` can go beside others.
+inline bool makes_strip(void const* target, std::size_t bytes) noexcept
+{
+  return reinterpret_cast<std::uintptr_t>(target) % line_bytes == 0 && bytes % turn_bytes == 0;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
 
 /// Copies `Lines` lines. **Pre** `target` begins one.
 template <std::size_t Lines>
@@ -38,27 +55,42 @@ inline void stream_lines(std::byte* target, std::byte const* source) noexcept
   }
 }
 
-/// A stretch that goes in eight strips side by side, two lines of each in turn: more pages of the machine are open at a
-/// time, which takes P9 from 0.80 of `memcpy` to 0.94 on a Xeon.
-inline constexpr std::size_t strips = 8;
+/// Copies `bytes` of each. **Pre** each `makes_strip`.
+inline void stream_strips(Strip const (&all)[strips], std::size_t bytes) noexcept
+{
+  constexpr std::size_t ahead = 8 * line_bytes;
+  for (std::size_t at = 0; at < bytes; at += turn_bytes) {
+    for (Strip const& strip : all) {
+      std::byte const* const soon =
+        at + ahead < bytes ? strip.source + at + ahead : strip.next + (at + ahead - bytes);
+      __builtin_prefetch(soon);
+      __builtin_prefetch(soon + line_bytes);
+      stream_lines<2>(strip.target + at, strip.source + at);
+    }
+  }
+}
+
 inline constexpr std::size_t strip_bytes = 4096;
 inline constexpr std::size_t stretch_bytes = strips * strip_bytes;
 
-/// **Pre** `target` begins a line.
+/// Copies `stretch_bytes`. **Pre** `target` begins a line.
 inline void stream_stretch(std::byte* target,
                            std::byte const* source,
                            std::byte const* next) noexcept
 {
-  constexpr std::size_t turn = 2 * line_bytes;
-  constexpr std::size_t ahead = 8 * line_bytes;
-  for (std::size_t at = 0; at < strip_bytes; at += turn) {
-    std::byte const* const soon =
-      at + ahead < strip_bytes ? source + at + ahead : next + (at + ahead - strip_bytes);
-    for (std::size_t strip = 0; strip < stretch_bytes; strip += strip_bytes) {
-      __builtin_prefetch(soon + strip);
-      __builtin_prefetch(soon + strip + line_bytes);
-      stream_lines<2>(target + strip + at, source + strip + at);
-    }
+  Strip all[strips];
+  for (std::size_t i = 0; i < strips; ++i) {
+    all[i] = {target + i * strip_bytes, source + i * strip_bytes, next + i * strip_bytes};
+  }
+  stream_strips(all, strip_bytes);
+}
+
+#else
+
+inline void stream_strips(Strip const (&all)[strips], std::size_t bytes) noexcept
+{
+  for (Strip const& strip : all) {
+    std::memcpy(strip.target, strip.source, bytes);
   }
 }
 

@@ -35,39 +35,87 @@ struct DenseRows {
 
 namespace detail {
 
-/// Copies the rows of a tile to where rows follow each other.
+/// Copies the rows of tiles to where rows follow each other. Large copies go past the caches, and as many tiles as
+/// there are strips side by side.
 template <class T>
-void copy_rows(T* target,
-               T const* source,
-               std::size_t rows,
-               std::size_t stride,
-               std::size_t dim,
-               T const* next,
-               bool streams) noexcept
-{
-  bool const contiguous = stride == dim;
-  std::size_t const pieces = contiguous ? 1 : rows;
-  std::size_t const bytes = (contiguous ? rows : 1) * dim * sizeof(T);
-  for (std::size_t i = 0; i < pieces; ++i) {
-    T const* const from = source + i * stride;
-    auto* const to = reinterpret_cast<std::byte*>(target + i * dim);
-    if (streams) {
-      stream_copy(to,
-                  reinterpret_cast<std::byte const*>(from),
-                  bytes,
-                  reinterpret_cast<std::byte const*>(i + 1 < pieces ? from + stride : next));
-    } else {
-      std::memcpy(to, from, bytes);
+class TileCopies {
+ public:
+  /// Rows of `dim` elements that lie `stride` apart.
+  TileCopies(std::size_t stride, std::size_t dim, bool streams)
+      : stride_(stride), dim_(dim), streams_(streams)
+  {
+  }
+
+  /// `next`: see `strips_ahead`.
+  void add(T* target, T const* source, std::size_t rows, T const* next) noexcept
+  {
+    bool const contiguous = stride_ == dim_;
+    std::size_t const bytes = (contiguous ? rows : 1) * dim_ * sizeof(T);
+    if (contiguous && streams_ && makes_strip(target, bytes)) {
+      add_strip({bytes_of(target), bytes_of(source), bytes_of(next)}, bytes);
+      return;
+    }
+    std::size_t const pieces = contiguous ? 1 : rows;
+    for (std::size_t i = 0; i < pieces; ++i) {
+      T const* const from = source + i * stride_;
+      if (streams_) {
+        stream_copy(bytes_of(target + i * dim_), bytes_of(from), bytes, bytes_of(from + stride_));
+      } else {
+        std::memcpy(target + i * dim_, from, bytes);
+      }
     }
   }
-}
+  /// **Post** all that was added is there.
+  void finish() noexcept
+  {
+    flush();
+    if (streams_) {
+      stream_fence();
+    }
+  }
+
+  /// The tile that comes so many heads later will take this one's place.
+  static constexpr std::int32_t strips_ahead = strips / 2;
+
+ private:
+  static std::byte* bytes_of(T* p) { return reinterpret_cast<std::byte*>(p); }
+  static std::byte const* bytes_of(T const* p) { return reinterpret_cast<std::byte const*>(p); }
+
+  void add_strip(Strip const& strip, std::size_t bytes) noexcept
+  {
+    if (bytes != bytes_) {
+      flush();
+      bytes_ = bytes;
+    }
+    strips_[count_++] = strip;
+    if (count_ == strips) {
+      stream_strips(strips_, bytes);
+      count_ = 0;
+    }
+  }
+  /// Copies what waits for others to go beside.
+  void flush() noexcept
+  {
+    for (std::size_t i = 0; i < count_; ++i) {
+      stream_copy(strips_[i].target, strips_[i].source, bytes_, strips_[i].source);
+    }
+    count_ = 0;
+  }
+
+  std::size_t stride_;
+  std::size_t dim_;
+  bool streams_;
+  Strip strips_[strips];  // the first `count_` wait, `bytes_` long
+  std::size_t count_ = 0;
+  std::size_t bytes_ = 0;
+};
 
 }  // namespace detail
 
 /// Copies rows of table row `row` out of their pages, for one layer and its first `heads` KV heads.
 /// **Pre** the rows were written, and the view's memory can be read from here. Entries that are no page of the pool give
 /// zeros. **Cost** reads and writes each byte once; large copies go past the caches. Allocates nothing.
-/// **Errors** a span that is too small, or rows that no table row has, with the figure; nothing is written.
+/// **Errors** no head, a span that is too small, or rows that no table row has, with the figure; nothing is written.
 template <class Layout>
 [[nodiscard]] Result<Done> fill(DenseRows<typename Layout::element> const& out,
                                 BatchView<Layout> const& view,
@@ -87,6 +135,9 @@ template <class Layout>
                  "must lie in a table row, which has rows 0 to",
                  most};
   }
+  if (heads < 1) {
+    return Error{Why::bad_config, "heads", heads, "must be at least", 1};
+  }
   std::size_t const needed = static_cast<std::size_t>(heads) * rows * dim;
   if (out.k.size() < needed || out.v.size() < needed) {
     bool const is_k = out.k.size() < needed;
@@ -94,32 +145,29 @@ template <class Layout>
   }
   bool const streams =
     2 * needed * sizeof(typename Layout::element) >= detail::least_streamed_bytes;
+  using Copies = detail::TileCopies<typename Layout::element>;
+  Copies copies(view.map.row_elements(), dim, streams);
   for (Index at = out.first; at < static_cast<Index>(end);) {
     Index const p = at / page_tokens;
     auto const skipped = static_cast<std::size_t>(at - p * page_tokens);
     std::size_t const to = static_cast<std::size_t>(at - out.first) * dim;
+    std::size_t const from = skipped * view.map.row_elements();
     std::size_t n = 0;
     for (std::int32_t head = 0; head < heads; ++head) {
       auto const raw = view.tile(layer, head, row, p, static_cast<Index>(end)).raw();
-      std::size_t const from = skipped * raw.row_elements;
+      auto next = raw;
+      std::int32_t const later = head + Copies::strips_ahead;
+      if (Index const q = p + later / heads; std::int64_t{q} * page_tokens < end) {
+        next = view.tile(layer, later % heads, row, q, static_cast<Index>(end)).raw();
+      }
       std::size_t const before = static_cast<std::size_t>(head) * rows * dim + to;
       n = static_cast<std::size_t>(raw.rows) - skipped;
-      auto const* next = raw.k + from;
-      if (head + 1 < heads) {
-        next = view.tile(layer, head + 1, row, p, static_cast<Index>(end)).raw().k + from;
-      } else if (at + static_cast<Index>(n) < static_cast<Index>(end)) {
-        next = view.tile(layer, 0, row, p + 1, static_cast<Index>(end)).raw().k;
-      }
-      detail::copy_rows(
-        out.k.data() + before, raw.k + from, n, raw.row_elements, dim, raw.v + from, streams);
-      detail::copy_rows(
-        out.v.data() + before, raw.v + from, n, raw.row_elements, dim, next, streams);
+      copies.add(out.k.data() + before, raw.k + from, n, next.k);
+      copies.add(out.v.data() + before, raw.v + from, n, next.v);
     }
     at += static_cast<Index>(n);
   }
-  if (streams) {
-    detail::stream_fence();
-  }
+  copies.finish();
   return Done{};
 }
 
