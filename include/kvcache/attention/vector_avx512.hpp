@@ -136,28 +136,11 @@ struct Vector {
   {
     return (i & 12) | (i & 1) << 1 | (i & 2) >> 1;
   }
-  /// A tree of unpacks: 16 rows to 8 registers of half sums, 4, 2, 1.
+  /// A tree: 16 rows to 8 registers of half sums, 4, 2, 1.
   [[gnu::always_inline]] static inline Reg sums(Reg const* r)
   {
-    Reg t[8];
-    for (std::size_t i = 0; i < 8; ++i) {
-      t[i] = add(_mm512_maskz_unpacklo_ps(every, r[2 * i], r[2 * i + 1]),
-                 _mm512_maskz_unpackhi_ps(every, r[2 * i], r[2 * i + 1]));
-    }
-    Reg u[4];
-    for (std::size_t i = 0; i < 4; ++i) {
-      __m512d const a = _mm512_castps_pd(t[2 * i]);
-      __m512d const b = _mm512_castps_pd(t[2 * i + 1]);
-      u[i] = add(_mm512_castpd_ps(_mm512_maskz_unpacklo_pd(every8, a, b)),
-                 _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(every8, a, b)));
-    }
-    Reg w[2];
-    for (std::size_t i = 0; i < 2; ++i) {
-      w[i] = add(_mm512_maskz_shuffle_f32x4(every, u[2 * i], u[2 * i + 1], 0x88),
-                 _mm512_maskz_shuffle_f32x4(every, u[2 * i], u[2 * i + 1], 0xdd));
-    }
-    return add(_mm512_maskz_shuffle_f32x4(every, w[0], w[1], 0x88),
-               _mm512_maskz_shuffle_f32x4(every, w[0], w[1], 0xdd));
+    return quarters(quarters(four_sums(r), four_sums(r + 4)),
+                    quarters(four_sums(r + 8), four_sums(r + 12)));
   }
   [[gnu::always_inline]] static inline float sum(Reg a)
   {
@@ -217,27 +200,49 @@ struct Vector {
   static constexpr auto every = static_cast<__mmask16>(0xffffU);
   static constexpr auto every8 = static_cast<__mmask8>(0xffU);
 
-  /// Four numbers of each row. Four rows share a register from the start, because inserts from memory need no shuffle.
+  [[gnu::always_inline]] static inline Reg half_sums(Reg a, Reg b)
+  {
+    return add(_mm512_maskz_unpacklo_ps(every, a, b), _mm512_maskz_unpackhi_ps(every, a, b));
+  }
+  /// Of each 128 bits: the sum of a row's four, for each of four rows.
+  [[gnu::always_inline]] static inline Reg four_sums(Reg const* r)
+  {
+    __m512d const a = _mm512_castps_pd(half_sums(r[0], r[1]));
+    __m512d const b = _mm512_castps_pd(half_sums(r[2], r[3]));
+    return add(_mm512_castpd_ps(_mm512_maskz_unpacklo_pd(every8, a, b)),
+               _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(every8, a, b)));
+  }
+  /// Sums of neighbours among the quarters of `a`, then of `b`.
+  [[gnu::always_inline]] static inline Reg quarters(Reg a, Reg b)
+  {
+    return add(_mm512_maskz_shuffle_f32x4(every, a, b, 0x88),
+               _mm512_maskz_shuffle_f32x4(every, a, b, 0xdd));
+  }
+  /// Four numbers of each row.
   [[gnu::always_inline]] static inline void turn_four(float const* rows,
                                                       std::size_t stride,
                                                       Reg* to)
   {
-    Reg x[4];
-    for (std::size_t r = 0; r < 4; ++r) {
-      float const* const p = rows + r * stride;
-      x[r] = _mm512_castps128_ps512(_mm_loadu_ps(p));
-      x[r] = _mm512_maskz_insertf32x4(every, x[r], _mm_loadu_ps(p + 4 * stride), 1);
-      x[r] = _mm512_maskz_insertf32x4(every, x[r], _mm_loadu_ps(p + 8 * stride), 2);
-      x[r] = _mm512_maskz_insertf32x4(every, x[r], _mm_loadu_ps(p + 12 * stride), 3);
-    }
-    __m512d const low = _mm512_castps_pd(_mm512_maskz_unpacklo_ps(every, x[0], x[1]));
-    __m512d const high = _mm512_castps_pd(_mm512_maskz_unpackhi_ps(every, x[0], x[1]));
-    __m512d const low2 = _mm512_castps_pd(_mm512_maskz_unpacklo_ps(every, x[2], x[3]));
-    __m512d const high2 = _mm512_castps_pd(_mm512_maskz_unpackhi_ps(every, x[2], x[3]));
+    Reg const a = every_fourth(rows, stride);
+    Reg const b = every_fourth(rows + stride, stride);
+    Reg const c = every_fourth(rows + 2 * stride, stride);
+    Reg const d = every_fourth(rows + 3 * stride, stride);
+    __m512d const low = _mm512_castps_pd(_mm512_maskz_unpacklo_ps(every, a, b));
+    __m512d const high = _mm512_castps_pd(_mm512_maskz_unpackhi_ps(every, a, b));
+    __m512d const low2 = _mm512_castps_pd(_mm512_maskz_unpacklo_ps(every, c, d));
+    __m512d const high2 = _mm512_castps_pd(_mm512_maskz_unpackhi_ps(every, c, d));
     to[0] = _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(every8, low, low2));
     to[1] = _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(every8, low, low2));
     to[2] = _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(every8, high, high2));
     to[3] = _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(every8, high, high2));
+  }
+  /// Four numbers of rows 0, 4, 8 and 12: inserts from memory need no shuffle.
+  [[gnu::always_inline]] static inline Reg every_fourth(float const* rows, std::size_t stride)
+  {
+    Reg r = _mm512_castps128_ps512(_mm_loadu_ps(rows));
+    r = _mm512_maskz_insertf32x4(every, r, _mm_loadu_ps(rows + 4 * stride), 1);
+    r = _mm512_maskz_insertf32x4(every, r, _mm_loadu_ps(rows + 8 * stride), 2);
+    return _mm512_maskz_insertf32x4(every, r, _mm_loadu_ps(rows + 12 * stride), 3);
   }
   [[gnu::always_inline]] static inline __m256 low_half(Reg a)
   {
