@@ -19,8 +19,8 @@
 ///   pages    7: h0 K V | h1 K V     3: h0 K V | h1 K V         k   [ h0: 7 3 .. ][ h1: 7 3 .. ]
 ///                                                              v   [ h0: 7 3 .. ][ h1: 7 3 .. ]
 ///
-/// Page after page, each read from one end to the other, is the order that memory likes: head after head would read
-/// small pieces from everywhere, once a head. `view/gather.hpp` has the same for a kernel, a head at a time.
+/// Page after page, eight tiles side by side where the copy is large, is the order that memory likes: head after head
+/// would read small pieces from everywhere, once a head. `view/gather.hpp` has the same for a kernel, a head at a time.
 
 namespace kvcache::inline v0_1 {
 
@@ -46,7 +46,7 @@ class TileCopies {
   {
   }
 
-  /// `next`: see `strips_ahead`.
+  /// `next`: the tile of `strips_ahead` heads later, which will take this one's place.
   void add(T* target, T const* source, std::size_t rows, T const* next) noexcept
   {
     bool const contiguous = stride_ == dim_;
@@ -74,7 +74,6 @@ class TileCopies {
     }
   }
 
-  /// The tile that comes so many heads later will take this one's place.
   static constexpr std::int32_t strips_ahead = strips / 2;
 
  private:
@@ -157,7 +156,7 @@ template <class Layout>
       auto const raw = view.tile(layer, head, row, p, static_cast<Index>(end)).raw();
       auto next = raw;
       std::int32_t const later = head + Copies::strips_ahead;
-      if (Index const q = p + later / heads; std::int64_t{q} * page_tokens < end) {
+      if (Index const q = p + later / heads; streams && std::int64_t{q} * page_tokens < end) {
         next = view.tile(layer, later % heads, row, q, static_cast<Index>(end)).raw();
       }
       std::size_t const before = static_cast<std::size_t>(head) * rows * dim + to;
