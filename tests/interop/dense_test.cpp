@@ -4,6 +4,7 @@
 #include <kvcache/layout/paged_heads.hpp>
 #include <kvcache/pool/pool.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -52,6 +53,15 @@ std::size_t in_front(std::vector<T> const& of, std::size_t offset)
   return (64 + offset - at % 64) % 64 / sizeof(T);
 }
 
+/// Elements that are not `value`.
+template <class T>
+std::size_t count_others(std::span<T const> of, T value)
+{
+  return static_cast<std::size_t>(std::count_if(of.begin(), of.end(), [&](T const& element) {
+    return std::memcmp(&element, &value, sizeof(T)) != 0;
+  }));
+}
+
 /// Elements that differ from what the view's tiles say, where the rest of the memory must be as it was. K and V lie
 /// `offset` bytes behind the begin of a cache line.
 template <class Layout>
@@ -67,22 +77,14 @@ std::size_t count_wrong(kvcache::Pool<Layout> const& pool,
   T const untouched = kvcache::ElementTraits<T>::from_float(-77.0F);
   std::vector<T> all_k(each + 64, untouched);
   std::vector<T> all_v(each + 64, untouched);
-  std::span<T> const k = std::span(all_k).subspan(in_front(all_k, offset));
-  std::span<T> const v = std::span(all_v).subspan(in_front(all_v, offset));
+  std::size_t const front_k = in_front(all_k, offset);
+  std::size_t const front_v = in_front(all_v, offset);
+  std::span<T> const k = std::span(all_k).subspan(front_k, each);
+  std::span<T> const v = std::span(all_v).subspan(front_v, each);
   auto const kv = pool.view();
-  REQUIRE(
-    kvcache::fill<Layout>({.k = k.first(each), .v = v.first(each), .first = first, .rows = rows},
-                          kv,
-                          layer,
-                          g.kv_heads,
-                          1));
+  REQUIRE(kvcache::fill<Layout>(
+    {.k = k, .v = v, .first = first, .rows = rows}, kv, layer, g.kv_heads, 1));
   std::size_t wrong = 0;
-  for (std::size_t i = 0; i < in_front(all_k, offset); ++i) {
-    wrong += std::memcmp(&all_k[i], &untouched, sizeof(T)) == 0 ? 0U : 1U;
-  }
-  for (std::size_t i = 0; i < in_front(all_v, offset); ++i) {
-    wrong += std::memcmp(&all_v[i], &untouched, sizeof(T)) == 0 ? 0U : 1U;
-  }
   std::size_t at = 0;
   for (std::int32_t head = 0; head < g.kv_heads; ++head) {
     for (Index i = first; i < first + rows; ++i) {
@@ -95,11 +97,10 @@ std::size_t count_wrong(kvcache::Pool<Layout> const& pool,
       at += static_cast<std::size_t>(g.head_dim);
     }
   }
-  for (std::size_t i = at; i < k.size(); ++i) {
-    wrong += std::memcmp(&k[i], &untouched, sizeof(T)) == 0 ? 0U : 1U;
-  }
-  for (std::size_t i = at; i < v.size(); ++i) {
-    wrong += std::memcmp(&v[i], &untouched, sizeof(T)) == 0 ? 0U : 1U;
+  for (auto const& [all, front] : {std::pair(&all_k, front_k), std::pair(&all_v, front_v)}) {
+    std::span<T const> const of(*all);
+    wrong += count_others(of.first(front), untouched);
+    wrong += count_others(of.subspan(front + each), untouched);
   }
   return wrong;
 }
