@@ -37,10 +37,11 @@
 
 namespace kvcache_bench {
 
-/// What one round measured, in seconds.
+/// What one round measured, in seconds or in counts.
 struct Round {
   double reference = 0;
   double subject = 0;
+  std::string note{};  // printed below the line of the bar
 };
 
 /// One goal. Several bars may share a name (`P1` at 4k, 16k, 64k): each is a line of the table.
@@ -52,6 +53,7 @@ struct Bar {
     true;                  // "0.60 of a plain read" is higher; "at most 1.05 of in order" is lower
   int threads = 1;         // how many threads a round keeps busy, for the cpu share
   bool wall = true;        // false: CPU seconds or counts, of which every round is kept
+  bool once = false;       // a count: one round is all, and the ratio may be 0 or less
   bool core_time = false;  // the goal is a time, that of one core at `goal_pace`: see pace.hpp
   double bytes = 0;        // bytes one side moves in a round; when set the table shows GB/s
 

@@ -44,6 +44,7 @@ struct Outcome {
   int discarded = 0;
   bool pass = false;
   bool built = true;
+  std::string note;
   std::string trouble;
 };
 
@@ -76,6 +77,9 @@ bool sample(Bar const& bar, std::function<Round()> const& round, Sample& out)
   double const share = (process_cpu_seconds() - cpu_before) / (wall * bar.threads);
   double const after = bar.core_time ? kvcache_bench::core_pace() : before;
   out.pace = 0.5 * (before + after);
+  if (bar.once) {
+    return true;
+  }
   return (!bar.wall || share >= least_cpu_share) && out.times.reference > 0 &&
          out.times.subject > 0 &&
          std::min(before, after) >= least_steadiness * std::max(before, after);
@@ -100,6 +104,7 @@ void summarise(Bar const& bar, std::vector<Sample> const& samples, Outcome& outc
   std::vector<double> reference;
   std::vector<double> subject;
   for (auto const& [times, pace] : samples) {
+    outcome.note = times.note;
     raw.push_back(bar.higher_is_better ? times.reference / times.subject
                                        : times.subject / times.reference);
     ratios.push_back(raw.back() * pace / kvcache_bench::goal_pace);
@@ -123,7 +128,11 @@ void measure(Bar const& bar, int rounds, Outcome& outcome)
     stays.emplace();
   }
   std::function<Round()> const round = bar.prepare();
-  round();  // warm: pages touched, threads started
+  if (bar.once) {
+    rounds = 1;
+  } else {
+    round();  // warm: pages touched, threads started
+  }
   std::vector<Sample> quiet;
   std::vector<Sample> kept;
   int tries = 0;
@@ -180,6 +189,9 @@ void print(Outcome const& outcome)
                 1e-9 * bar.bytes / outcome.subject);
   }
   std::printf("\n");
+  if (!outcome.note.empty()) {
+    std::printf("      %s\n", outcome.note.c_str());
+  }
   if (!outcome.trouble.empty()) {
     std::printf("      %s\n", outcome.trouble.c_str());
   }
