@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may have a page, or a table row, that a step in flight still reads: each case is a change of one line that random calls
+// found late or never.
+
+#include "support/catch.hpp"
+#include "support/plane.hpp"
+
+using namespace kvcache;
+using namespace kvcache_test;
+
+namespace {
+
+/// Adds `tokens` in a step of `stream`, and submits it.
+StepId fly(Plane& p, SequenceId id, Tokens const& tokens, StreamId stream = {}, bool draft = false)
+{
+  auto const step = p.begin(stream);
+  REQUIRE(step);
+  REQUIRE(p.add(*step, id, {.tokens = tokens, .draft = draft}));
+  REQUIRE(p.submit(*step));
+  return *step;
+}
+
+SequenceId open_on(Plane& p, Tokens const& prompt, StreamId stream)
+{
+  auto const id = p.open({.tokens = prompt, .stream = stream});
+  REQUIRE(id);
+  return *id;
+}
+
+constexpr StreamId other_stream{1};
+
+}  // namespace
+
+TEST_CASE(
+  "Fences: a page that a step of another stream reads is copied before its one holder writes it",
+  "[control]")
+{
+  Plane p = make_plane(16);
+  SequenceId const x = open(p, numbers(1, 8));
+  p.forget(Domain{});  // x keeps its rows and publishes no more: its pages are in no tree
+  append(p, x, numbers(1, 8));
+  SequenceId const y = fork(p, x);
+  REQUIRE(*p.truncate(y, 5) == 5);
+  PageId const shared = p.table(y)[1];
+  fly(p, x, {9});  // reads rows 0 to 7
+  REQUIRE(p.close(x));
+  REQUIRE(p.holders(shared) == 1);
+
+  StepId const writer = fly(p, y, {9}, other_stream);
+
+  CHECK(p.table(y)[1] != shared);
+  CHECK(p.plan(writer).copies.size() == 1);
+  check_sound(p);
+}
+
+TEST_CASE("Fences: a page that two steps read waits for the newer one, whoever lets go last",
+          "[control]")
+{
+  Plane p = make_plane(6);
+  SequenceId const x = prefilled(p, numbers(1, 8));  // two pages are cached
+  SequenceId const y = open(p, {1, 2, 3, 4, 5, 6, 7, 8, 10});
+  StepId const one = fly(p, x, {9});
+  fly(p, y, {10});
+  REQUIRE(p.close(y));
+  REQUIRE(p.close(x));
+  REQUIRE(p.commit(one));
+
+  SequenceId const z = open_on(p, numbers(100, 115), other_stream);
+  auto const step = p.begin(other_stream);
+  auto const added = p.add(*step, z, {.tokens = numbers(100, 115)});  // four pages; three are free
+
+  REQUIRE_FALSE(added);
+  CHECK(added.error().why == Why::no_pages);
+  CHECK(added.error().evictable == 0);
+  check_sound(p);
+}
+
+TEST_CASE("Fences: a page that a commit replaces by its twin waits for the step that reads it",
+          "[control]")
+{
+  Plane p = make_plane(16);
+  SequenceId const first_slot = open(p, {9});
+  SequenceId const x = open(p, numbers(1, 8));
+  SequenceId const z = open_on(p, numbers(1, 8), other_stream);
+  StepId const other = fly(p, z, numbers(1, 8), other_stream);  // its pages are pending
+  REQUIRE(p.commit(
+    fly(p, x, numbers(1, 8), {}, true)));  // x has the same ones, and waits with publishing
+  REQUIRE(p.close(first_slot));
+  SequenceId const y = fork(p, x);  // in the first slot: it is looked at before x
+  REQUIRE(p.commit(other));
+  StepId const one = fly(p, x, {9});
+  PageId const page = p.table(y)[1];
+  fly(p, y, {10});  // reads `page`
+
+  REQUIRE(p.commit(one));  // publishes x: z's pages replace its own, in y too
+
+  CHECK(p.table(y)[1] != page);
+  CHECK(p.holders(page) == 1);  // it waits
+  check_sound(p);
+}
+
+TEST_CASE("Fences: where no page can be had, one that another stream reads is not written in place",
+          "[control]")
+{
+  Plane p = make_plane(3);
+  SequenceId const y = prefilled(p, numbers(1, 8));
+  SequenceId const x = open_on(p, numbers(1, 8), other_stream);
+  REQUIRE(p.info(x)->length == 7);
+  fly(p, y, {9});  // reads both pages
+  REQUIRE(p.close(y));
+
+  auto const step = p.begin(other_stream);
+  auto const added = p.add(*step, x, {.tokens = Tokens{88}});
+
+  REQUIRE_FALSE(added);
+  CHECK(added.error().why == Why::no_pages);
+  check_sound(p);
+}
+
+TEST_CASE("Fences: a sequence cut while a step was built, and dropped, is read by the step before",
+          "[control]")
+{
+  Plane p = make_plane(6);
+  SequenceId const x = prefilled(p, numbers(1, 8));
+  fly(p, x, {9});  // reads both pages
+  StepId const two = begin(p);
+  add(p, two, x, {10});
+  REQUIRE(*p.truncate(x, 8) == 8);
+  REQUIRE(p.drop(two));
+  REQUIRE(p.close(x));
+
+  SequenceId const z = open_on(p, numbers(100, 115), other_stream);
+  auto const step = p.begin(other_stream);
+  CHECK_FALSE(p.add(*step, z, {.tokens = numbers(100, 115)}));  // four pages; three are free
+  check_sound(p);
+}
+
+TEST_CASE("Fences: the table row of a dropped step's sequence waits for the step before",
+          "[control]")
+{
+  Plane p = make_plane({.pages = 16, .page_tokens = 4, .max_sequences = 1, .max_step_tokens = 64});
+  SequenceId const x = open(p, {1, 2, 3});
+  StepId const one = fly(p, x, {1, 2, 3});
+  StepId const two = begin(p);
+  add(p, two, x, {9});
+  REQUIRE(p.close(x));
+  REQUIRE(p.drop(two));
+
+  auto const early = p.open({.tokens = Tokens{1, 2, 3}, .stream = other_stream});
+  REQUIRE_FALSE(early);  // the kernels of step one read the only row
+  CHECK(early.error().why == Why::no_rows);
+  REQUIRE(p.commit(one));
+  CHECK(p.open({.tokens = Tokens{1, 2, 3}}));
+  check_sound(p);
+}
