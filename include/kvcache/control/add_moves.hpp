@@ -114,6 +114,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
         book.share(c.copy_source);
         book.release(c.replaced);
       }
+      book.keep_for_step(c.copy_source);
     }
     return true;
   }
@@ -172,6 +173,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       if (c.copies()) {
         s.table.push_back(c.copy_target);  // within the reserve of the add
         s.table[c.copy_at] = c.replaced;
+        book.take_from_step(c.copy_source);
         if (c.copy_source != c.replaced) {
           book.share(c.replaced);
           book.release(c.copy_source);
@@ -202,14 +204,14 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   void give_back_source(ChunkState& c) noexcept
   {
     if (c.copies()) {
-      this->replace(c.copy_target, c.replaced, c.copy_at);
+      this->replace(c.copy_target, c.replaced, c.copy_at, this->sequences[c.sequence.slot]);
       for (StepState& step : this->steps) {  // nor does a chunk that is undone go back to the copy
         for (ChunkState& other : step.chunks) {
           other.replaced =
             other.copies() && other.replaced == c.copy_target ? c.replaced : other.replaced;
         }
       }
-      book.release(c.copy_source);
+      book.release_of_step(c.copy_source);
       c.copy_source = zero_page;
     }
   }

@@ -89,21 +89,23 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
     if (match.full_pages == 0) {
       return detail::nothing_to_pin(prefix.tokens.size());
     }
-    std::uint32_t slot = 0;
-    while (slot < state_.pins.size() && state_.pins[slot].live()) {
-      ++slot;
-    }
+    bool const is_new = state_.free_pins.empty();
+    auto const slot =
+      is_new ? static_cast<std::uint32_t>(state_.pins.size()) : state_.free_pins.back();
     List<PageId> table;
     if (!detail::memory_sufficed_for([&] {
           table.resize(static_cast<std::size_t>(match.full_pages));
           tree().copy_pages(match, table.data());
           state_.pins.reserve_grown(std::size_t{slot} + 1);
+          state_.free_pins.reserve(state_.pins.capacity());
           state_.book.end_span_at(table.back(), match.full_pages - 1);
         })) {
       return detail::no_memory(prefix.tokens.size());
     }
-    if (slot == state_.pins.size()) {
+    if (is_new) {
       state_.pins.push_reserved();  // within the reserve
+    } else {
+      state_.free_pins.pop_back();
     }
     for (PageId const page : table) {
       state_.book.share(page);
@@ -128,6 +130,7 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
       pin.table.pop_back();
     }
     pin.generation += 1;
+    state_.free_pins.push_back(id.slot);  // within its reserve: a place is listed once
     return Done{};
   }
   /// Calls `visit(PinInfo const&)` for each pin. **Cost** O(pins).
@@ -160,8 +163,9 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
       return {};
     }
     DomainUse use{.indexed = state_.book.num_indexed(*id)};
-    for (detail::SequenceState const& s : state_.sequences) {
-      if (s.live() && s.domain == *id) {
+    for (std::uint32_t const slot : state_.open_slots) {
+      detail::SequenceState const& s = state_.sequences[slot];
+      if (s.domain == *id) {
         use.sequences += 1;
         use.tables += static_cast<PageCount>(s.table.size());
       }
@@ -221,8 +225,9 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
                 .available = state_.book.num_free() + state_.book.fences().num_waiting(stream) +
                              state_.evictable(stream)};
     bool runs = false;
-    for (detail::SequenceState const& s : state_.sequences) {
-      if (s.live() && !s.suspended) {
+    for (std::uint32_t const slot : state_.open_slots) {
+      detail::SequenceState const& s = state_.sequences[slot];
+      if (!s.suspended) {
         auto const has = static_cast<PageCount>(s.table.size());
         PageCount const end = state_.pages_of(s.max_tokens);
         a.growth += end > has ? end - has : 0;

@@ -226,7 +226,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
 
   // ---- truth
 
-  /// **Cost** O(pages) for the fenced ones, else O(1).
+  /// **Cost** O(1).
   [[nodiscard]] Stats stats() const noexcept { return detail::full_stats(state_); }
   /// Equal for two planes that were fed the same calls; ranks compare it. **Cost** O(all state).
   [[nodiscard]] std::uint64_t digest() const noexcept { return detail::digest_of(state_); }

@@ -3,6 +3,7 @@
 
 #include <kvcache/control/media_table.hpp>
 #include <kvcache/control/named_span.hpp>
+#include <kvcache/control/open_slots.hpp>
 #include <kvcache/control/options.hpp>
 #include <kvcache/control/page_book.hpp>
 #include <kvcache/control/pins.hpp>
@@ -43,7 +44,8 @@ struct ControlState {
       : options(o),
         book(o.page_tokens, o.pages, prefix, replacement, o.event_capacity),
         sequences(o.max_sequences),
-        steps(std::size_t{max_streams} * steps_per_stream)
+        steps(std::size_t{max_streams} * steps_per_stream),
+        open_slots(o.max_sequences)
   {
     free_slots.reserve(o.max_sequences);
     free_rows.reserve(o.max_sequences);
@@ -71,6 +73,8 @@ struct ControlState {
   StepState* latest = nullptr;  // that was begun last: most calls ask for it
   List<Cut> cuts;  // sequences that a failed step cut back, until the next call that fails one
   List<PinState> pins;
+  List<std::uint32_t> free_pins;  // places of `pins` without one, the next one last
+  OpenSlots open_slots;
   List<PageId> twins;  // of `publish` and `add`, kept to allocate nothing
   List<Token> text;    // of `add`, likewise
   MediaTable media;
@@ -151,6 +155,9 @@ struct ControlState {
   [[nodiscard]] PageCount evictable(StreamId stream) noexcept { return evictable(stream, stuck); }
   [[nodiscard]] PageCount evictable(StreamId stream, List<bool>& use) const noexcept
   {
+    if (book.num_cached() == 0) {
+      return 0;
+    }
     bool all = !book.fences().others_than(stream);
     for (StepState const& step : steps) {
       all = all && step.pending.empty() &&

@@ -3,6 +3,8 @@
 
 #include <kvcache/control/events.hpp>
 #include <kvcache/control/fences.hpp>
+#include <kvcache/control/step_uses.hpp>
+#include <kvcache/control/stored_pages.hpp>
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/first_room.hpp>
 #include <kvcache/core/hash.hpp>
@@ -56,6 +58,7 @@ class PageLedger {
         tree_(page_tokens, pages, prefix),
         policy_(replacement),
         fences_(pages),
+        step_uses_(pages),
         events_(event_capacity, page_tokens),
         uses_(std::size_t{pages} + 1),
         page_tokens_(page_tokens)
@@ -71,6 +74,14 @@ class PageLedger {
   [[nodiscard]] EventLog const& events() const noexcept { return events_; }
   /// Pages that only the tree holds.
   [[nodiscard]] PageCount num_cached() const noexcept { return cached_; }
+  /// Pages that steps hold, and nobody but them and the tree.
+  [[nodiscard]] PageCount num_kept() const noexcept { return kept_; }
+  [[nodiscard]] StepUses const& step_uses() const noexcept { return step_uses_; }
+  /// Holders of `page` beside the tree and steps: tables, pins, and the stack of those that wait.
+  [[nodiscard]] std::uint32_t num_users(PageId page) const noexcept
+  {
+    return allocator_.count(page) - (tree_.contains(page) ? 1U : 0U) - step_uses_.of(page);
+  }
 
   /// **Errors** `std::bad_alloc`, nothing changed.
   DomainId intern(Domain const& domain)
@@ -101,6 +112,7 @@ class PageLedger {
   /// One more holder of `page`. **Pre** it has one.
   void share(PageId page) noexcept
   {
+    kept_ -= is_kept(page) ? 1U : 0U;
     if (tree_.contains(page)) {
       bool const unused = allocator_.count(page) == 1;
       cached_ -= unused ? 1U : 0U;
@@ -115,17 +127,27 @@ class PageLedger {
   /// Tables let go of their pages deepest first.
   void release(PageId page) noexcept
   {
-    if (allocator_.count(page) == 1 && fences_.active(page)) {
-      fences_.push(page);
-      return;
-    }
-    if (allocator_.release(page) == 1 && tree_.contains(page)) {
-      ++cached_;
-      SpanId const span = tree_.span_of(page);
-      if (tree_.last_page(span) == page) {
-        policy_.on_idle(span, facts(span));
-      }
-    }
+    drop_hold(page);
+    kept_ += is_kept(page) ? 1U : 0U;
+  }
+
+  /// A hold of `page` is a step's from now on, whosever it was.
+  void keep_for_step(PageId page) noexcept
+  {
+    step_uses_.add(page);
+    kept_ += is_kept(page) ? 1U : 0U;
+  }
+  /// And is a table's again.
+  void take_from_step(PageId page) noexcept
+  {
+    kept_ -= is_kept(page) ? 1U : 0U;
+    step_uses_.remove(page);
+  }
+  /// A step lets go of what it holds.
+  void release_of_step(PageId page) noexcept
+  {
+    take_from_step(page);
+    release(page);
   }
 
   /// Steps of `stream` up to some point have retired: pages that waited for them are free.
@@ -175,6 +197,7 @@ class PageLedger {
     tags_[tree_.span_of(pages.back()).value] = tag;
     for (PageId const page : pages) {
       allocator_.share(page);
+      keep_for_step(page);
     }
   }
   /// The pending `page`, the `index`-th of its sequences, has its bytes, unless its domain was forgotten meanwhile.
@@ -205,7 +228,7 @@ class PageLedger {
       --indexed_[tree_domain.value];
       allocator_.release(page);
     }
-    release(page);
+    release_of_step(page);
   }
 
   /// Drops every entry of the domain; pages that sequences hold stay theirs.
@@ -221,7 +244,7 @@ class PageLedger {
       },
       [this](PageId page) {
         cached_ -= allocator_.count(page) == 1 ? 1U : 0U;
-        release(page);
+        drop_hold(page);  // the tree's
       });
     indexed_[domain.value] = 0;
     events_.cleared(domain);
@@ -231,31 +254,7 @@ class PageLedger {
   template <class Visit>
   void for_each_stored(Visit&& visit) const
   {
-    ZeroArray<bool> seen(tree_.span_id_bound());
-    List<SpanId> path;
-    auto const p = static_cast<std::size_t>(page_tokens_);
-    for (std::uint32_t value = 1; value <= allocator_.capacity(); ++value) {
-      if (!tree_.contains(PageId{value})) {
-        continue;
-      }
-      for (SpanId at = tree_.span_of(PageId{value}); at.value != nil && !seen[at.value];
-           at = tree_.parent(at)) {
-        seen[at.value] = true;
-        path.push_back(at);
-      }
-      for (; !path.empty(); path.pop_back()) {
-        SpanId const span = path.back();
-        auto const pages = tree_.pages(span);
-        for (std::size_t i = 0; i < pages.size() && tag(span).step.value == 0; ++i) {
-          visit(Event{.number = events_.next() - 1,
-                      .kind = EventKind::stored,
-                      .domain = tree_.domain(span),
-                      .page = pages[i],
-                      .parent = tree_.previous_page(pages[i]),
-                      .tokens = tree_.tokens(span).subspan(i * p, p)});
-        }
-      }
-    }
+    visit_stored(*this, static_cast<std::size_t>(page_tokens_), visit);
   }
 
   /// Equal for two books that were fed the same calls. **Cost** O(pages + tokens).
@@ -314,6 +313,25 @@ class PageLedger {
   }
 
  protected:
+  /// Steps hold the page, and nobody but them and the tree.
+  [[nodiscard]] bool is_kept(PageId page) const noexcept
+  {
+    return step_uses_.any() && step_uses_.of(page) != 0 && num_users(page) == 0;
+  }
+  void drop_hold(PageId page) noexcept
+  {
+    if (allocator_.count(page) == 1 && fences_.active(page)) {
+      fences_.push(page);
+      return;
+    }
+    if (allocator_.release(page) == 1 && tree_.contains(page)) {
+      ++cached_;
+      SpanId const span = tree_.span_of(page);
+      if (tree_.last_page(span) == page) {
+        policy_.on_idle(span, facts(span));
+      }
+    }
+  }
   /// Adds pages to the index, which becomes a holder of each.
   void insert(DomainId domain,
               PageId parent,
@@ -355,12 +373,14 @@ class PageLedger {
   Prefix tree_;
   Replacement policy_;
   Fences fences_;
+  StepUses step_uses_;
   EventLog events_;
   List<PendingTag> tags_;          // by span
   List<PageCount> indexed_;        // by domain: pages in the tree
   ZeroArray<std::uint32_t> uses_;  // by page: how often it was given out to be written
   std::int32_t page_tokens_;
   PageCount cached_ = 0;
+  PageCount kept_ = 0;
 };
 
 }  // namespace kvcache::inline v0_1::detail

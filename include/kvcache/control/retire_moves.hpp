@@ -64,7 +64,7 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
     for (std::size_t k = t.pending.empty() ? 0 : t.chunks.size(); k-- > 0;) {
       ChunkState const& c = t.chunks[k];
       for (PageCount i = c.pending; i-- > 0;) {
-        book.release(t.pending[c.pending_at + i]);
+        book.release_of_step(t.pending[c.pending_at + i]);
       }
     }
     for (std::size_t k = 0; publishes && k < t.chunks.size(); ++k) {
@@ -86,8 +86,8 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
         c.dead = c.dead || order[k] == &t || c.orphan || depends(c, order, k);
       }
     }
-    for (SequenceState& s : this->sequences) {
-      if (s.live() && !s.suspended) {
+    for (std::uint32_t const slot : this->open_slots) {
+      if (SequenceState& s = this->sequences[slot]; !s.suspended) {
         cut_back(s);
       }
     }
@@ -121,7 +121,8 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
                  : newest;
     }
     StepId const before = newest != nullptr ? newest->id : StepId{};
-    for (SequenceState& s : this->sequences) {
+    for (std::size_t k = t.chunks.empty() ? 0 : this->open_slots.size(); k-- > 0;) {
+      SequenceState& s = this->sequences[this->open_slots[k]];
       if (s.bound_until ==
           t.id) {  // cut or forked while the step was built: what it holds may be of steps before
         s.bound_until = before;
@@ -174,7 +175,7 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
       if (fence.value != 0) {
         book.fences().fence(page, t.stream, fence);
       }
-      book.release(page);
+      book.release_of_step(page);
     }
     t.orphans.clear();
   }
@@ -204,7 +205,7 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
   void accept_anywhere(StepState& t, ChunkState& c, Outcome const& outcome) noexcept
   {
     if (c.copies()) {
-      book.release(c.copy_source);
+      book.release_of_step(c.copy_source);
       c.copy_source = zero_page;
     }
     for (PageCount i = 0; i < c.pending; ++i) {

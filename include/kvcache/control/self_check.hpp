@@ -35,30 +35,10 @@ void for_each_step_hold(State const& state, Visit&& visit)
 }
 
 /// Pages that no sequence uses and that come back when steps in flight retire.
-/// **Cost** O(pages held by steps), times their number for pages that steps hold more than once.
 template <class State>
 [[nodiscard]] PageCount fenced_pages(State const& state) noexcept
 {
-  PageCount fenced = state.book.fences().num_waiting();
-  std::size_t visited = 0;
-  for_each_step_hold(state, [&](StepState const&, PageId page) {
-    std::uint32_t const indexed = state.book.tree().contains(page) ? 1U : 0U;
-    std::uint32_t const holders = state.book.allocator().count(page) - indexed;
-    std::uint32_t same = 1;
-    bool seen = false;
-    if (holders > 1) {
-      std::size_t at = 0;
-      same = 0;
-      for_each_step_hold(state, [&](StepState const&, PageId other) {
-        same += other == page ? 1U : 0U;
-        seen = seen || (other == page && at < visited);
-        ++at;
-      });
-    }
-    fenced += !seen && same == holders ? 1U : 0U;
-    ++visited;
-  });
-  return fenced;
+  return state.book.fences().num_waiting() + state.book.num_kept();
 }
 
 template <class State>
@@ -108,6 +88,9 @@ template <class State>
       h = mix(h, page.value);
     }
   }
+  for (std::uint32_t const slot : state.free_pins) {
+    h = mix(h, slot);
+  }
   for (std::uint32_t const slot : state.free_slots) {
     h = mix(h, slot);
   }
@@ -150,6 +133,28 @@ template <class State>
   return false;
 }
 
+/// What steps hold of each page, and the pages that they alone hold.
+template <class State>
+[[nodiscard]] Report check_step_uses(State const& state)
+{
+  ZeroArray<std::uint32_t> holds(std::size_t{state.options.pages} + 1);
+  for_each_step_hold(state, [&](StepState const&, PageId page) { holds[page.value] += 1; });
+  PageCount kept = 0;
+  for (std::uint32_t page = 1; page <= state.options.pages; ++page) {
+    if (holds[page] != state.book.step_uses().of(PageId{page})) {
+      return {"I2: holds of steps were miscounted", page};
+    }
+    std::uint32_t const indexed = state.book.tree().contains(PageId{page}) ? 1U : 0U;
+    kept += holds[page] != 0 && holds[page] == state.book.allocator().count(PageId{page}) - indexed
+              ? 1U
+              : 0U;
+  }
+  if (kept != state.book.num_kept()) {
+    return {"pages that steps alone hold were miscounted", kept};
+  }
+  return {};
+}
+
 /// Invariants I1 to I7: conservation, holders, tables, evictable pages, the tree.
 template <class State>
 [[nodiscard]] Report check_state(State const& state)
@@ -182,6 +187,9 @@ template <class State>
       continue;
     }
     ++live;
+    if (!state.open_slots.contains(slot)) {
+      return {"an open sequence is not listed", slot};
+    }
     if (!hold(s.table)) {
       return {"I5: a table entry is no page of the pool", slot};
     }
@@ -224,8 +232,25 @@ template <class State>
       return {"a pin holds no page, or what is no page of the pool", slot};
     }
   }
+  ZeroArray<bool> free_pin(state.pins.size());
+  std::size_t live_pins = 0;
+  for (PinState const& pin : state.pins) {
+    live_pins += pin.live() ? 1 : 0;
+  }
+  for (std::uint32_t const slot : state.free_pins) {
+    if (state.pins[slot].live() || free_pin[slot]) {
+      return {"a place of a pin is listed twice, or though it is taken", slot};
+    }
+    free_pin[slot] = true;
+  }
+  if (live_pins + state.free_pins.size() != state.pins.size()) {
+    return {"places of pins were lost", static_cast<std::uint32_t>(live_pins)};
+  }
   if (live + state.free_slots.size() != state.sequences.size()) {
     return {"slots were lost or listed twice", live};
+  }
+  if (live != state.open_slots.size()) {
+    return {"open sequences were lost or listed twice", live};
   }
   for (StepState const& t : state.steps) {
     if (!hold(t.orphans)) {
@@ -248,6 +273,9 @@ template <class State>
     return {"table rows were lost or listed twice", rows};
   }
   state.book.fences().for_each([&](PageId page) { holders[page.value] += 1; });
+  if (Report const report = check_step_uses(state); !report) {
+    return report;
+  }
   PageCount free = 0;
   for (std::uint32_t page = 1; page <= state.options.pages; ++page) {
     std::uint32_t const counted = holders[page] + (tree.contains(PageId{page}) ? 1U : 0U);

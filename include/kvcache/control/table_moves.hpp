@@ -54,6 +54,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
   {
     if (step != nullptr && step->stage == Stage::open) {
       step->orphans.push_back(page);  // within what add and fork reserved
+      book.keep_for_step(page);
       return;
     }
     if (step != nullptr) {
@@ -173,6 +174,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
   {
     std::uint32_t const slot = free_slots.back();
     free_slots.pop_back();
+    this->open_slots.enter(slot);
     s.generation += 1;
     s.num_flights = 0;
     s.forget_steps();
@@ -206,6 +208,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     }
     s.generation += 1;
     free_slots.push_back(slot);  // within its reserve: a slot is listed once
+    this->open_slots.leave(slot);
   }
 
   /// The longest length up to `length` that may be kept: part of a page is kept only over rows that are written, rows that
@@ -285,17 +288,26 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     }
   }
 
-  /// `twin` replaces `page` as the `i`-th page of every sequence.
-  void replace(PageId page, PageId twin, std::size_t i) noexcept
+  /// `twin` replaces `page` as the `i`-th page of every sequence, of `first` before others: most often nobody else has it.
+  /// **Cost** O(1) then, else O(open sequences).
+  void replace(PageId page, PageId twin, std::size_t i, SequenceState& first) noexcept
   {
-    for (SequenceState& s : sequences) {
-      if (s.live() && s.table.size() > i && s.table[i] == page) {
-        book.share(twin);
-        s.table[i] = twin;
-        s.synced = smaller(s.synced, static_cast<PageCount>(i));
-        let_go(page, touching(s));
-      }
+    std::uint32_t left = book.num_users(page);
+    left -= replace_in(first, page, twin, i) ? 1U : 0U;
+    for (std::size_t k = 0; k < this->open_slots.size() && left != 0; ++k) {
+      left -= replace_in(sequences[this->open_slots[k]], page, twin, i) ? 1U : 0U;
     }
+  }
+  [[nodiscard]] bool replace_in(SequenceState& s, PageId page, PageId twin, std::size_t i) noexcept
+  {
+    if (s.table.size() <= i || s.table[i] != page) {  // of a slot that is empty: no table
+      return false;
+    }
+    book.share(twin);
+    s.table[i] = twin;
+    s.synced = smaller(s.synced, static_cast<PageCount>(i));
+    let_go(page, touching(s));
+    return true;
   }
 
   /// A whole page of the sequence is not in the tree; most steps of decoding complete none.
@@ -347,7 +359,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
       }
       for (PageId const twin : twins) {
         if (twin != s.table[s.indexed]) {
-          replace(s.table[s.indexed], twin, s.indexed);
+          replace(s.table[s.indexed], twin, s.indexed, s);
           stats.merged_pages += 1;
         }
         s.indexed += 1;
