@@ -82,7 +82,7 @@ def read_changes(path):
 def switched(change):
     """The text that does one or the other."""
     old, new = change.text(change.old), change.text(change.new)
-    statement = old.rstrip().endswith((";", "}"))
+    statement = old.rstrip().endswith(";")
     if statement:
         return f"if (::kvcache_mutant::is({change.number})) {{\n{new}\n}} else {{\n{old}\n}}"
     return f"(::kvcache_mutant::is({change.number}) ? ({new}) : ({old}))"
