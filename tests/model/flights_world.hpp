@@ -88,7 +88,7 @@ class FlightControl
       kvcache::PageId page = s.table[at];
       for (auto const& flight : s.in_flight()) {  // a step that is being built copies the page
         auto const& c = Inside::of(*this).chunk_of(flight);
-        page = c.copies() && c.copy_at == at ? c.replaced : page;
+        page = c.copies() && c.copy_at == at ? c.copy_source : page;
       }
       out.emplace_back(page, static_cast<std::size_t>(row));
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/copy_moves.hpp>
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/step_state.hpp>
-#include <kvcache/control/table_moves.hpp>
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/first_room.hpp>
 #include <kvcache/core/ids.hpp>
@@ -26,8 +26,8 @@ namespace kvcache::inline v0_1::detail {
 
 /// See the file comment.
 template <class Allocator, class Prefix, class Replacement>
-struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
-  using Base = TableMoves<Allocator, Prefix, Replacement>;
+struct AddMoves : CopyMoves<Allocator, Prefix, Replacement> {
+  using Base = CopyMoves<Allocator, Prefix, Replacement>;
   using Base::Base;
   using Base::book;
   using Base::options;
@@ -60,7 +60,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       PageCount const has = c.pages_before + static_cast<PageCount>(twins.size());
       PageCount const needs = pages_of(c.end());
       c.taken = needs > has ? needs - has : 0;  // pages of strays may serve
-      find_copy(t, s, c);
+      this->find_copy(t, s, c);
     }
   }
 
@@ -107,12 +107,14 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       return false;
     }
     if (c.copies()) {
+      PageId const before = s.table[c.copy_at];
       c.copy_target = s.table.back();
+      c.target_use = book.uses(c.copy_target);
       s.table.pop_back();
       s.table[c.copy_at] = c.copy_target;
-      if (c.copy_source != c.replaced) {
+      if (c.copy_source != before) {  // a copy of it by this step, which others hold
         book.share(c.copy_source);
-        book.release(c.replaced);
+        book.release(before);
       }
       book.keep_for_step(c.copy_source);
     }
@@ -167,17 +169,13 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   {
     retract(t, c);
     if (!untouched(c)) {
-      undo_loosely(c);
+      undo_loosely(t, c);
     } else {
       SequenceState& s = this->sequences[c.sequence.slot];
       if (c.copies()) {
-        s.table.push_back(c.copy_target);  // within the reserve of the add
-        s.table[c.copy_at] = c.replaced;
+        s.table.push_back(c.copy_target);    // within the reserve of the add
+        s.table[c.copy_at] = c.copy_source;  // the step's hold is the table's
         book.take_from_step(c.copy_source);
-        if (c.copy_source != c.replaced) {
-          book.share(c.replaced);
-          book.release(c.copy_source);
-        }
       }
       book.untake(std::span<PageId const>(s.table).last(c.taken), c.from_waiting);
       s.table.resize(s.table.size() - c.taken);
@@ -198,46 +196,6 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
       book.retract(t.pending[c.pending_at + i]);
     }
     c.pending = 0;
-  }
-
-  /// Gives the copied page back to every holder of the copy.
-  void give_back_source(ChunkState& c) noexcept
-  {
-    if (c.copies()) {
-      this->replace(c.copy_target, c.replaced, c.copy_at, this->sequences[c.sequence.slot]);
-      for (StepState& step : this->steps) {  // nor does a chunk that is undone go back to the copy
-        for (ChunkState& other : step.chunks) {
-          other.replaced =
-            other.copies() && other.replaced == c.copy_target ? c.replaced : other.replaced;
-        }
-      }
-      book.release_of_step(c.copy_source);
-      c.copy_source = zero_page;
-    }
-  }
-
- protected:
-  /// The one table that holds `page` may write its rows from `offset` on.
-  [[nodiscard]] bool writable(PageId page, Index offset, StreamId stream) const noexcept
-  {
-    std::uint32_t others = book.allocator().count(page) - 1;
-    if (others == 0) {  // nor does the tree hold it
-      return !book.fences().blocks(page, stream);
-    }
-    if (book.tree().contains(page) || book.fences().blocks(page, stream)) {
-      return false;
-    }
-    for (StepState const& step : this->steps) {
-      for (ChunkState const& c : step.chunks) {
-        if (c.copy_source == page) {
-          if (c.copy_rows > offset) {
-            return false;
-          }
-          others -= 1;
-        }
-      }
-    }
-    return others == 0;
   }
 
  private:
@@ -286,29 +244,6 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     t.chunks.reserve(chunks);  // last: what fails before is tried again
   }
 
-  /// The page that the chunk must copy before it writes.
-  void find_copy(StepState const& t, SequenceState const& s, ChunkState& c) const noexcept
-  {
-    Index const low = c.first_index - c.slack;
-    for (auto i = static_cast<PageCount>(low / options.page_tokens); i < s.table.size(); ++i) {
-      Index const begin = static_cast<Index>(i) * options.page_tokens;
-      if (writable(s.table[i], low > begin ? low - begin : 0, t.stream)) {
-        continue;
-      }
-      c.replaced = s.table[i];
-      c.copy_source = s.table[i];
-      for (ChunkState const& other : t.chunks) {
-        if (other.copies() && other.copy_target == c.copy_source) {
-          c.copy_source = other.copy_source;  // a copy never reads what the same plan fills
-        }
-      }
-      c.copy_at = i;
-      c.copy_rows =
-        c.first_index - begin < options.page_tokens ? c.first_index - begin : options.page_tokens;
-      c.taken += 1;
-      return;  // pages behind it hold nothing but this sequence's drafts
-    }
-  }
   [[nodiscard]] bool take(StepState& t, SequenceState& s, ChunkState& c) noexcept
   {
     if (c.taken == 0) {
@@ -331,7 +266,7 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
   [[nodiscard]] bool take_unpublished(StepState& t, SequenceState& s, ChunkState& c) noexcept
   {
     PageId const page = c.copy_source;
-    if (!c.copies() || page != c.replaced || !book.tree().contains(page) ||
+    if (!c.copies() || page != s.table[c.copy_at] || !book.tree().contains(page) ||
         book.allocator().count(page) != 2 || book.pending(page) ||
         book.fences().blocks(page, t.stream)) {
       return false;
@@ -386,9 +321,9 @@ struct AddMoves : TableMoves<Allocator, Prefix, Replacement> {
     s.synced = smaller(s.synced, static_cast<PageCount>(s.table.size()));
   }
   /// Others hold pages of the chunk, or its sequence went on without it: pages go back in any order.
-  void undo_loosely(ChunkState& c) noexcept
+  void undo_loosely(StepState const& t, ChunkState& c) noexcept
   {
-    give_back_source(c);
+    this->give_back_source(t, c);
     if (c.counts()) {
       leave(this->sequences[c.sequence.slot], c);
     }

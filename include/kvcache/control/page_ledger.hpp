@@ -109,6 +109,10 @@ class PageLedger {
   [[nodiscard]] PendingTag const& tag(SpanId span) const noexcept { return tags_[span.value]; }
   [[nodiscard]] bool pending(PageId page) const noexcept { return tag(page).step.value != 0; }
 
+  /// How often `page` was given out to be written: an id that was kept without a hold is the same page still only while
+  /// this stays.
+  [[nodiscard]] std::uint32_t uses(PageId page) const noexcept { return uses_[page.value]; }
+
   /// One more holder of `page`. **Pre** it has one.
   void share(PageId page) noexcept
   {

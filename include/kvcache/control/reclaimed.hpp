@@ -16,6 +16,15 @@ namespace kvcache::inline v0_1 {
 class Reclaimed {
  public:
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
+  /// The last of the pages that the first `entries` entries name.
+  [[nodiscard]] PageId last_page(std::size_t entries) const noexcept
+  {
+    std::size_t pages = 0;
+    for (std::size_t i = 0; i < entries; ++i) {
+      pages += entries_[i].pages;
+    }
+    return pages != 0 ? pages_[pages - 1] : zero_page;
+  }
   /// Of all evicted pages.
   [[nodiscard]] std::span<Token const> tokens() const noexcept { return tokens_; }
   void clear() noexcept

@@ -100,7 +100,7 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
       for (std::size_t i = order[k]->chunks.size(); i-- > 0;) {
         ChunkState& c = order[k]->chunks[i];
         if (c.dead) {
-          this->give_back_source(c);
+          this->give_back_source(*order[k], c);
           this->retract(*order[k], c);
         }
       }
@@ -290,7 +290,7 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
     return n;
   }
 
-  /// The chunk of step `order[k]` reads rows of a chunk that is dead.
+  /// The chunk of step `order[k]` reads rows of a chunk that is dead, or of a page that a dead one was to fill with copies.
   [[nodiscard]] bool depends(ChunkState const& c,
                              StepState* const* order,
                              std::size_t k) const noexcept
@@ -303,8 +303,7 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
     }
     for (std::size_t j = 0; j <= k; ++j) {
       for (ChunkState const& other : order[j]->chunks) {
-        if (other.dead && other.copies() && other.copy_at < s.table.size() &&
-            s.table[other.copy_at] == other.copy_target) {
+        if (other.dead && other.copies() && this->rests_on(s, other)) {
           return true;
         }
       }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/check_kept_ids.hpp>
 #include <kvcache/control/control_state.hpp>
 #include <kvcache/control/media_check.hpp>
 #include <kvcache/control/stats.hpp>
@@ -235,7 +236,7 @@ template <class State>
   ZeroArray<bool> free_pin(state.pins.size());
   std::size_t live_pins = 0;
   for (PinState const& pin : state.pins) {
-    live_pins += pin.live() ? 1 : 0;
+    live_pins += pin.live() ? 1U : 0U;
   }
   for (std::uint32_t const slot : state.free_pins) {
     if (state.pins[slot].live() || free_pin[slot]) {
@@ -259,6 +260,10 @@ template <class State>
     }
     rows += static_cast<std::uint32_t>(t.rows.size());
     for (ChunkState const& c : t.chunks) {
+      if (c.copies() && c.copy_source.value > state.options.pages) {
+        return {"I5: what a step copies is no page of the pool",
+                static_cast<std::uint32_t>(t.id.value)};
+      }
       holders[c.copy_source.value] += c.copies() ? 1U : 0U;
       for (PageCount i = 0; i < c.pending; ++i) {
         PageId const page = t.pending[c.pending_at + i];
@@ -268,6 +273,9 @@ template <class State>
         }
       }
     }
+  }
+  if (Report const report = check_kept_ids(state); !report) {
+    return report;
   }
   if (rows + state.free_rows.size() != state.options.max_sequences) {
     return {"table rows were lost or listed twice", rows};

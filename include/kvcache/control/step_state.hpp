@@ -49,10 +49,9 @@ struct ChunkState {
   PageCount taken = 0;     // pages from the pool: the new ones, and a copy's target last
   PageCount from_waiting = 0;  // of these, the last so many came from the stream's waiting pages
   PageId copy_source = zero_page;  // the shared page that is copied; the step holds it
-  PageId copy_target = zero_page;
-  PageId replaced =
-    zero_page;            // what stood in the table: the source, or a copy of it by the same step
-  PageCount copy_at = 0;  // its place in the table
+  PageId copy_target = zero_page;  // nobody holds it for the chunk: see `is_copy`
+  std::uint32_t target_use = 0;    // of the target when it was taken
+  PageCount copy_at = 0;           // its place in the table
   Index copy_rows = 0;
   std::size_t reclaimed = 0;    // entries of the step's journal before the chunk
   PageCount pending_at = 0;     // in the step's pending pages

@@ -110,7 +110,7 @@ inline void plan_moves(SequenceState const& s, ChunkState const& c, Index page_t
 {
   auto const page = [&](Index row) {
     auto const at = static_cast<PageCount>(row / page_tokens);
-    return c.copies() && at == c.copy_at ? c.replaced : s.table[at];
+    return c.copies() && at == c.copy_at ? c.copy_source : s.table[at];
   };
   Index target = s.in_place();
   for (Index const source : s.strays) {
