@@ -77,7 +77,8 @@ class KVCache {
                          .max_step_tokens = options.max_step_tokens,
                          .vocabulary = options.vocabulary,
                          .watermark = options.watermark,
-                         .event_capacity = options.event_capacity};
+                         .event_capacity = options.event_capacity,
+                         .seed = options.seed};
     if (error.why == Why::ok) {
       error = sizes.complete();
     }

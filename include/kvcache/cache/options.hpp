@@ -6,6 +6,7 @@
 #include <kvcache/pool/storage.hpp>
 
 #include <cstdint>
+#include <optional>
 
 /// \file What a cache is made with, besides the model's geometry.
 
@@ -22,8 +23,10 @@ struct Options {
   Token vocabulary = 0;     ///< tokens are below this; 0: any that is not negative
   PageCount watermark = 0;  ///< pages that `admit` leaves to the sequences that run already
   std::uint32_t event_capacity =
-    0;                ///< events kept for followers, 16 + 4 * page_tokens bytes each; 0: none
-  Storage storage{};  ///< the caller's memory for the pages; empty: the cache's own
+    0;  ///< events kept for followers, 16 + 4 * page_tokens bytes each; 0: none
+  std::optional<std::uint64_t>
+    seed{};                  ///< secret of the look-ups' hashes; drawn where it is not given
+  Storage storage{};         ///< the caller's memory for the pages; empty: the cache's own
   Device* device = nullptr;  ///< null: the host; else it outlives the cache
   typename Policy::prefix::Options prefix{};
   typename Policy::replacement::Options replacement{};

@@ -14,6 +14,7 @@
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/first_room.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/keyed_hash.hpp>
 #include <kvcache/core/list.hpp>
 #include <kvcache/prefix/match.hpp>
 
@@ -42,10 +43,11 @@ struct ControlState {
                typename Prefix::Options prefix,
                typename Replacement::Options replacement)
       : options(o),
-        book(o.page_tokens, o.pages, prefix, replacement, o.event_capacity),
+        book(o.page_tokens, o.pages, seeded(prefix, o), replacement, o.event_capacity),
         sequences(o.max_sequences),
         steps(std::size_t{max_streams} * steps_per_stream),
-        open_slots(o.max_sequences)
+        open_slots(o.max_sequences),
+        media(MediaTable::most_names, MediaTable::fewest_items, o.seed ? *o.seed : draw_secret())
   {
     free_slots.reserve(o.max_sequences);
     free_rows.reserve(o.max_sequences);
@@ -60,6 +62,16 @@ struct ControlState {
       free_slots.push_back(i);
       free_rows.push_back(RowId{i});
     }
+  }
+
+  /// The index's options with the secret of control, if it takes one and has none.
+  [[nodiscard]] static typename Prefix::Options seeded(typename Prefix::Options prefix,
+                                                       ControlOptions const& o)
+  {
+    if constexpr (requires { prefix.seed = prefix.seed ? prefix.seed : o.seed; }) {
+      prefix.seed = prefix.seed ? prefix.seed : o.seed;
+    }
+    return prefix;
   }
 
   ControlOptions options;

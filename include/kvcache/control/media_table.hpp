@@ -3,8 +3,8 @@
 
 #include <kvcache/control/media.hpp>
 #include <kvcache/core/check.hpp>
-#include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/keyed_hash.hpp>
 #include <kvcache/core/list.hpp>
 #include <kvcache/core/zero_array.hpp>
 #include <kvcache/prefix/id_table.hpp>
@@ -38,8 +38,10 @@ class MediaTable {
   static constexpr std::size_t fewest_items = 64;
 
   /// **Pre** `names >= 1`. **Errors** `std::bad_alloc`.
-  explicit MediaTable(Index names = most_names, std::size_t sweep_at = fewest_items)
-      : limit_(names), least_(sweep_at), sweep_at_(sweep_at)
+  explicit MediaTable(Index names = most_names,
+                      std::size_t sweep_at = fewest_items,
+                      std::uint64_t seed = 0)
+      : hash_(seed), limit_(names), least_(sweep_at), sweep_at_(sweep_at)
   {
   }
 
@@ -170,10 +172,10 @@ class MediaTable {
     bool atomic;
   };
 
-  [[nodiscard]] static std::uint32_t hash_of(Media const& item, Index rows, bool atomic) noexcept
+  [[nodiscard]] std::uint32_t hash_of(Media const& item, Index rows, bool atomic) const noexcept
   {
     std::uint64_t const more = static_cast<std::uint64_t>(rows) << 1 | (atomic ? 1U : 0U);
-    return static_cast<std::uint32_t>(mix(item.digest(), more));
+    return static_cast<std::uint32_t>(hash_(item.bytes(), more));
   }
   [[nodiscard]] std::uint32_t look_up(Media const& item,
                                       Index rows,
@@ -229,6 +231,7 @@ class MediaTable {
   List<std::uint32_t> order_;  // ids, in the order of their names
   List<std::uint32_t> free_ids_;
   IdTable ids_;
+  ByteHash hash_;
   Index limit_;
   Index next_ = 0;  // where the ring goes on
   std::size_t least_;

@@ -5,6 +5,7 @@
 #include <kvcache/core/ids.hpp>
 
 #include <cstdint>
+#include <optional>
 
 /// \file The numbers of the control plane.
 
@@ -21,6 +22,8 @@ struct ControlOptions {
   PageCount watermark = 0;  ///< pages that `admit` leaves to the sequences that run already
   std::uint32_t event_capacity =
     0;  ///< events kept for followers, 16 + 4 * page_tokens bytes each; 0: none
+  std::optional<std::uint64_t>
+    seed{};  ///< secret of the look-ups' hashes; drawn where it is not given
 
   static constexpr std::uint32_t max_rows = 1U << 20;
 

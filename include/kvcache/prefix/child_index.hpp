@@ -2,8 +2,8 @@
 #pragma once
 
 #include <kvcache/core/first_room.hpp>
-#include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/keyed_hash.hpp>
 #include <kvcache/prefix/compare.hpp>
 #include <kvcache/prefix/id_table.hpp>
 #include <kvcache/prefix/span.hpp>
@@ -23,7 +23,7 @@ struct Place {
 /// Finds the child of a place by its first page, or the children that share its first token.
 ///
 /// One table for all places, keyed by the place and all tokens of the first page; the tokens are always
-/// compared. Prompts of a domain cannot slow a look-up of another: the key holds the place, so foreign
+/// compared. Hashes have a secret in every round, so prompts made to meet do not. Prompts of a domain cannot slow a look-up of another: the key holds the place, so foreign
 /// spans meet a probe only as the scatter of any hash table, never in step with their content.
 /// Siblings with the same first token form a list, newest first, for partial hits; pages of one token have
 /// no partial hits and keep no lists.
@@ -32,14 +32,14 @@ class ChildIndex {
  public:
   /// For a tree of up to `pages`. **Errors** `std::bad_alloc`.
   ChildIndex(std::size_t page_tokens, std::uint64_t seed, PageCount pages)
-      : page_tokens_(page_tokens), seed_(seed)
+      : page_tokens_(page_tokens), hash_(page_tokens, seed)
   {
     reserve(first_room(pages));
   }
 
   [[nodiscard]] std::uint32_t hash(Place place, Token const* page) const noexcept
   {
-    return fold(hash_words(place_hash(place), page, page_tokens_));
+    return fold(hash_(number(place), page));
   }
 
   /// The child of `place` that starts with this page, or nil. `hash` is `hash(place, page)`.
@@ -130,12 +130,8 @@ class ChildIndex {
   [[nodiscard]] std::uint32_t size() const noexcept { return by_page_.size(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return by_page_.bytes() + by_token_.bytes(); }
 
-  /// A number that tells places apart, also from pages: the start of every hash of what hangs there.
-  [[nodiscard]] std::uint64_t place_hash(Place place) const noexcept
-  {
-    return mix(seed_,
-               place.parent != nil ? place.parent : std::uint64_t{1} << 32 | place.domain.value);
-  }
+  /// The tree's one hash of pages.
+  [[nodiscard]] PageHash const& page_hash() const noexcept { return hash_; }
 
   [[nodiscard]] static Place place_of(Span const& span) noexcept
   {
@@ -148,6 +144,12 @@ class ChildIndex {
     return static_cast<std::uint32_t>(h ^ h >> 32);
   }
 
+  /// Tells places apart.
+  static std::uint64_t number(Place place) noexcept
+  {
+    return place.parent != nil ? place.parent : std::uint64_t{1} << 32 | place.domain.value;
+  }
+
   static bool is_at(Span const& span, Place place) noexcept
   {
     return span.parent == place.parent && (place.parent != nil || span.domain == place.domain);
@@ -155,7 +157,7 @@ class ChildIndex {
 
   [[nodiscard]] std::uint32_t token_hash(Place place, Token token) const noexcept
   {
-    return fold(mix(place_hash(place), static_cast<std::uint32_t>(token)));
+    return fold(hash_.of_token(number(place), token));
   }
 
   /// The list that `span` (with id `id`) leads starts with `first` now; nil: it is empty.
@@ -172,7 +174,7 @@ class ChildIndex {
   IdTable by_page_;   // all spans
   IdTable by_token_;  // the newest span of each list
   std::size_t page_tokens_;
-  std::uint64_t seed_;
+  PageHash hash_;
 };
 
 }  // namespace kvcache::inline v0_1::detail

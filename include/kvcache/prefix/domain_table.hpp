@@ -3,6 +3,7 @@
 
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/keyed_hash.hpp>
 #include <kvcache/core/list.hpp>
 #include <kvcache/core/text.hpp>
 #include <kvcache/prefix/domain.hpp>
@@ -18,26 +19,28 @@ namespace kvcache::inline v0_1::detail {
 /// A domain stays until the table goes; all its bytes are compared, never a hash alone.
 class DomainTable {
  public:
+  explicit DomainTable(std::uint64_t seed = 0) noexcept : hash_(seed) {}
+
   /// The id of `domain`, new or known.
   /// **Cost** O(bytes). **Errors** `std::bad_alloc`, nothing changed.
   DomainId intern(Domain const& domain)
   {
-    std::uint64_t const digest = digest_of(domain);
-    std::uint32_t const known = look_up(domain, digest);
+    auto const hash = static_cast<std::uint32_t>(hash_(domain.bytes()));
+    std::uint32_t const known = look_up(domain, hash);
     if (known != nil) {
       return DomainId{known};
     }
     auto const id = static_cast<std::uint32_t>(records_.size());
     ids_.reserve(std::size_t{id} + 1);
-    records_.push_back(Record{.domain = domain, .digest = digest, .generation = 0});
-    ids_.insert(static_cast<std::uint32_t>(digest), id);
+    records_.push_back(Record{.domain = domain, .digest = digest_of(domain), .generation = 0});
+    ids_.insert(hash, id);
     text_bytes_ += domain.bytes().size();
     return DomainId{id};
   }
 
   [[nodiscard]] std::optional<DomainId> find(Domain const& domain) const noexcept
   {
-    std::uint32_t const known = look_up(domain, digest_of(domain));
+    std::uint32_t const known = look_up(domain, static_cast<std::uint32_t>(hash_(domain.bytes())));
     return known == nil ? std::nullopt : std::optional<DomainId>{DomainId{known}};
   }
 
@@ -74,6 +77,7 @@ class DomainTable {
     std::uint32_t generation;
   };
 
+  /// Not for look-ups: it has no secret.
   static std::uint64_t digest_of(Domain const& domain) noexcept
   {
     Text const bytes = domain.bytes();
@@ -89,14 +93,14 @@ class DomainTable {
     return mix(h, word);
   }
 
-  [[nodiscard]] std::uint32_t look_up(Domain const& domain, std::uint64_t digest) const noexcept
+  [[nodiscard]] std::uint32_t look_up(Domain const& domain, std::uint32_t hash) const noexcept
   {
-    return ids_.find(static_cast<std::uint32_t>(digest),
-                     [&](std::uint32_t id) { return records_[id].domain == domain; });
+    return ids_.find(hash, [&](std::uint32_t id) { return records_[id].domain == domain; });
   }
 
   List<Record> records_;  // by domain id
   IdTable ids_;
+  ByteHash hash_;
   std::size_t text_bytes_ = 0;
 };
 

@@ -30,6 +30,7 @@
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/keyed_hash.hpp>
 #include <kvcache/core/roles.hpp>
 #include <kvcache/prefix/check_tree.hpp>
 #include <kvcache/prefix/child_index.hpp>
@@ -59,18 +60,19 @@ class RadixTree {
   using role = role::prefix;
 
   struct Options {
-    /// Starts all hashes of tables. A value that outsiders do not know keeps them from making prompts that
-    /// crowd one slot; ranks that must agree use the same. No result depends on it.
-    std::uint64_t seed = 0;
+    /// The secret of the look-ups' hashes, which keeps strangers from making prompts that crowd one slot. Drawn where it
+    /// is not given; ranks may draw their own: beside the reasons for misses, which are a guess, no result depends on it.
+    std::optional<std::uint64_t> seed{};
   };
 
   /// **Pre** `page_tokens >= 1`. **Errors** `std::bad_alloc`.
   RadixTree(std::int32_t page_tokens, PageCount pages) : RadixTree(page_tokens, pages, Options{}) {}
   RadixTree(std::int32_t page_tokens, PageCount pages, Options options)
       : spans_(pages, static_cast<std::size_t>(page_tokens)),
-        index_(static_cast<std::size_t>(page_tokens), options.seed, pages),
+        index_(static_cast<std::size_t>(page_tokens), secret_of(options), pages),
         map_(pages),
         ghosts_(pages),
+        domains_(index_.page_hash().finish(0, 0)),
         page_tokens_(static_cast<std::size_t>(page_tokens))
   {
     KVCACHE_EXPECTS(page_tokens >= 1, "kvcache: a RadixTree needs page_tokens of at least 1");
@@ -261,7 +263,7 @@ class RadixTree {
     if (below != nil) {
       ++spans_[below].children;
     } else {
-      ghosts_.record_start(hash_words(0, tokens.data(), page_tokens_), domain);
+      ghosts_.record_start(index_.page_hash()(0, tokens.data()), domain);
     }
     return SpanId{id};
   }
@@ -288,7 +290,7 @@ class RadixTree {
       std::memcpy(tokens_out, text, count * page_tokens_ * sizeof(Token));
     }
     map_.leave({gone, count});
-    ghosts_.record_evicted(ghost_hash(span.domain, result.parent, text));
+    ghosts_.record_evicted(index_.page_hash()(ghost_place(span.domain, result.parent), text));
     if (left != 0) {
       spans_.pop_back(id.value, left);
     } else {
@@ -361,22 +363,23 @@ class RadixTree {
     PageId const last = match.span.value == nil
                           ? zero_page
                           : node(match.span).buffer.pages(page_tokens_)[match.span_pages - 1];
-    if (ghosts_.was_evicted(ghost_hash(match.domain, last, ahead.data()))) {
+    detail::PageHash const& hash = index_.page_hash();
+    std::uint64_t const sum = hash.sum(ahead.data());
+    if (ghosts_.was_evicted(hash.finish(ghost_place(match.domain, last), sum))) {
       return Miss::evicted;
     }
-    bool const elsewhere =
-      ghosts_.starts_elsewhere(hash_words(0, ahead.data(), page_tokens_), match.domain);
+    bool const elsewhere = ghosts_.starts_elsewhere(hash.finish(0, sum), match.domain);
     return last == zero_page && elsewhere ? Miss::other_domain : Miss::never_seen;
   }
 
-  /// Names a page by the page before it, or at a root by the domain, and by its own tokens.
-  [[nodiscard]] std::uint64_t ghost_hash(DomainId domain,
-                                         PageId before,
-                                         Token const* page) const noexcept
+  /// A page that left is known by the page before it, or at a root by the domain, and by its own tokens.
+  [[nodiscard]] std::uint64_t ghost_place(DomainId domain, PageId before) const noexcept
   {
-    std::uint64_t const from =
-      before == zero_page ? domains_.digest(domain) : std::uint64_t{before.value};
-    return hash_words(from, page, page_tokens_);
+    return before == zero_page ? domains_.digest(domain) : std::uint64_t{before.value};
+  }
+  [[nodiscard]] static std::uint64_t secret_of(Options const& options) noexcept
+  {
+    return options.seed ? *options.seed : detail::draw_secret();
   }
 
   /// Frees span `id`, whose pages have left the map.
