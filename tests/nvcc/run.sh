@@ -4,6 +4,7 @@
 #   - a unit for each room of include/kvcache with all of its headers, and one for the umbrella headers with attention's launches: for sm_80, sm_90,
 #     sm_90a and sm_100;
 #   - the same headers beside the toolkit's, by the host compiler alone; the twins of the converts agree with the toolkit's own;
+#   - with -use_fast_math a turn of RoPE is computed as without;
 #   - every instruction of core/isa in one kernel, also for targets that have what those four lack, and that they use it;
 #   - every kernel that is shipped: tests/kernels/run.sh, and the roofline in docs/gpu.md;
 #   - the bars of bench/gpu compile and link;
@@ -77,6 +78,7 @@ done
 for target in 80 90 100 100f; do
   later "$nvcc" "${flags[@]}" -ptx "-arch=compute_$target" "$root/tests/nvcc/isa.cu" -o "$build/isa_$target.ptx"
 done
+later "$nvcc" "${flags[@]}" -use_fast_math -ptx -arch=compute_90 "$root/tests/nvcc/fast_math.cu" -o "$build/fast_math.ptx"
 later g++ "${host[@]}" -O1 "-I$root/tests" -c "$root/tests/nvcc/isa_twins.cpp" -o "$build/isa_twins.o"
 later g++ "${host[@]}" "$root/tests/kernels/roofline.cpp" -o "$build/roofline"
 all_at_once
@@ -96,6 +98,13 @@ for want in 80,e4m3x2,0 90,e4m3x2,3 90,m16n8k32.row.col.f32.e4m3,2 90,rn.bf16x2.
   [ "$found" = "$count" ] || { echo "nvcc: core/isa uses $instruction $found times on sm_$target, not $count" >&2; exit 1; }
 done
 echo "nvcc: every instruction of core/isa assembles, also for sm_89, sm_100a, sm_100f and sm_120f"
+
+if grep -E '(sin|cos|div)\.(approx|full)' "$build/fast_math.ptx"; then
+  echo "nvcc: with -use_fast_math a turn has the approximate instructions above" >&2
+  exit 1
+fi
+grep -q 'div\.rn' "$build/fast_math.ptx" || { echo "nvcc: fast_math.ptx has no quotient: did it compile?" >&2; exit 1; }
+echo "nvcc: with -use_fast_math a turn has no approximate sine, cosine or quotient"
 
 "$root/tests/kernels/run.sh" "$nvcc" "$build/kernels" "${architectures[@]}"
 "$build/roofline" "$build/kernels/used.txt" >"$build/roofline.txt"

@@ -188,6 +188,20 @@ class PagedPool {
     std::copy_n(keys_.data() + first_[of], elements, keys_.data() + first_[s]);
     std::copy_n(values_.data() + first_[of], elements, values_.data() + first_[s]);
   }
+  /// Makes the only sequence `rows` rows long by its pages again and again: row i is row i modulo its length, and the model
+  /// keeps those alone. **Pre** a step of one token; the length is whole pages.
+  void repeat(Index rows)
+  {
+    std::uint32_t const period = pages_of(lengths_[0]);
+    std::uint32_t const pages = pages_of(rows);
+    table_.resize(period);
+    for (std::uint32_t p = period; p < pages; ++p) {
+      table_.push_back(table_[p - period]);
+    }
+    table_.resize(std::size_t{pages} + 2, -1);
+    row_stride_ = pages + 2;
+    token_index_[0] = rows - 1;
+  }
   /// Overwrites the table entry of page `p` of sequence `s`.
   void set_entry(std::size_t s, std::uint32_t p, std::int32_t page)
   {

@@ -17,8 +17,9 @@
 /// The query rows of a KV head go through a block together, up to six at a time, so each K and V is loaded and widened
 /// once for them, while the next block comes from memory. With AVX-512, sixteen of them, as in prefill or over a shared
 /// prefix, are a group: the queries are turned round and not the block (`block_grouped.inc`).
-/// All arithmetic is in float. Rows past the end
-/// are never touched: a row of a block is reached through its own pointer, and only rows that hold tokens
+/// All arithmetic is in float, but sums over many rows: a block's are added up first, then those of 16 blocks, and these in
+/// double (`block_sums.inc`). So an output is within 2e-6 of sum(w |v|), w the weights, from one row to four million, with scores of
+/// a deviation of up to 1, any number of workers and splits, and each instruction set. Rows past the end are never touched: a row of a block is reached through its own pointer, and only rows that hold tokens
 /// have one; this is also why a page may have any number of tokens.
 ///
 /// What a token sees (`sight.hpp`): a block that it sees in part, at the edge of a window or in a tree of drafts, is met
@@ -35,11 +36,12 @@
 /// What holds of the result, bit for bit. A plan gives the same bits whichever thread runs which item, in
 /// any order. Blocks start at multiples of 32 in the sequence and a query row never meets another, so with
 /// `workers = 1`, or with `split_rows` set, a row has the same bits whatever the chunk boundaries, the
-/// batch, `page_tokens` and the number of workers; with `split_rows` also whether prefixes are shared. Without it
+/// batch, `page_tokens` and the number of workers, for sums are taken together at multiples of 512; with `split_rows` also whether prefixes are shared. Without it
 /// the cuts along KV, and so the last bits, depend on the whole batch and the number of workers: outputs of the size
 /// of 1 then differ by less than 1e-6. Instruction sets differ in the last bits.
 ///
-/// Cost: decode reads each K and V once; one item uses up to 165 KiB of stack. No allocation.
+/// Cost: decode reads each K and V once; one item uses up to 250 KiB of stack. No allocation.
+/// Compilers: all of this also holds with -ffast-math and its parts, but that a NaN need not stay one.
 /// Sources: what is shared, `shared_prefix.hpp`; soft cap and window, `shape.hpp`; Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
 /// "FlashAttention", 2022; "Flash-Decoding", 2023; Kwon et al., "PagedAttention", SOSP 2023.
 
@@ -63,7 +65,7 @@ namespace kvcache::inline v0_1 {
 /// **Pre** `view` shows the step that the plan was made for, its K and V are written, `item < num_items()`;
 /// `io.scratch` holds `plan.scratch_floats()` floats. **Post** the item's rows of `io.out` and `io.lse` are
 /// final, or its part of the scratch is. Padding gets zeros and -infinity.
-/// **Cost** up to 165 KiB of stack. **Threads** items run beside each other on any threads.
+/// **Cost** up to 250 KiB of stack. **Threads** items run beside each other on any threads.
 template <class Layout, ScoreBias Bias = NoBias>
 void attend(BatchView<Layout> const& view,
             AttentionPlan const& plan,

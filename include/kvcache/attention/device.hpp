@@ -24,7 +24,8 @@
 /// would see it.
 /// **Head sizes** `DeviceWork::head_dims`; the largest needs 77 KiB of shared memory a block, of the 99 that sm_86, sm_89 and sm_120 have.
 /// **Accuracy** within 1e-3 of attention in double precision for values of the size
-/// of 1 and queries that are exact in the element; `-use_fast_math` makes a soft cap's tanh worse than that.
+/// of 1 and queries that are exact in the element; `-use_fast_math` makes a soft cap's tanh worse than that. The sums of a share
+/// run in float from its first row to its last; up to 65,536 rows this adds nothing that shows beside the rounding of weights.
 
 #include <kvcache/attention/device_attend.hpp>
 #include <kvcache/attention/device_merge.hpp>

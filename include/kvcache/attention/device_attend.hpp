@@ -37,7 +37,8 @@ namespace kvcache::inline v0_1 {
 /// `HeadDim` is the layout's, one of `DeviceWork::head_dims`. `Query` and `Out` are float or the layout's element; float
 /// queries are rounded to it.
 /// **Pre** the work was planned by `PlanWorkKernel` for the step that `view` shows; K and V of its tokens are written. Rows that
-/// any token of a tile sees are finite in all. **Post** outputs and logs of items that no share's border cuts are final, of
+/// any token of a tile sees are finite in all: a tensor core multiplies the V of a row that another token does not see, or that a
+/// bias leaves out, by 0. (Such a row's K may be anything to the token; the host's kernels read neither.) **Post** outputs and logs of items that no share's border cuts are final, of
 /// the others after `MergePartsKernel`. Padding gets zeros and -infinity.
 template <class Layout, int HeadDim, class Query, class Out, ScoreBias Bias = NoBias>
 struct AttendKernel {

@@ -3,6 +3,7 @@
 
 #include <kvcache/attention/device_output.hpp>
 #include <kvcache/attention/device_work.hpp>
+#include <kvcache/attention/left_out.hpp>
 #include <kvcache/attention/matrix_element.hpp>
 #include <kvcache/core/config.hpp>
 #include <kvcache/core/ids.hpp>
@@ -62,7 +63,7 @@ KVCACHE_HOST_DEVICE float merge_states(W& warp,
       put(d, x[piece][0] * scale, x[piece][1] * scale);
     }
   }
-  return sum == 0.0F ? no_score : base + ::logf(sum);
+  return or_no_score(sum == 0.0F, base + ::logf(sum));
 }
 
 }  // namespace detail

@@ -4,6 +4,7 @@
 #include <kvcache/attention/device_query.hpp>
 #include <kvcache/attention/device_step.hpp>
 #include <kvcache/attention/device_work.hpp>
+#include <kvcache/attention/left_out.hpp>
 #include <kvcache/core/config.hpp>
 #include <kvcache/core/isa/half2.hpp>
 #include <kvcache/core/isa/once.hpp>
@@ -39,7 +40,7 @@ namespace detail {
 [[nodiscard]] KVCACHE_HOST_DEVICE inline float log_of(float most, float sum)
 {
   constexpr float ln_2 = 0.69314718055994530942F;
-  return sum == 0.0F ? no_score : (most + ::log2f(sum)) * ln_2;
+  return or_no_score(sum == 0.0F, (most + ::log2f(sum)) * ln_2);
 }
 
 /// Rows of `(tokens, query_heads, HeadDim)`.

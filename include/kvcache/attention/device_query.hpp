@@ -4,6 +4,7 @@
 #include <kvcache/attention/bias.hpp>
 #include <kvcache/attention/device_step.hpp>
 #include <kvcache/attention/device_work.hpp>
+#include <kvcache/attention/left_out.hpp>
 #include <kvcache/attention/shape.hpp>
 #include <kvcache/attention/sight.hpp>
 #include <kvcache/core/config.hpp>
@@ -118,7 +119,8 @@ struct Logits {
           if (!clear && !query.sees(at)) {
             x = no_score;
           } else if constexpr (!std::is_same_v<Bias, NoBias>) {
-            x += static_cast<float>(bias(ScoreAt{query.token, query.head, at})) * log2_e;
+            auto const b = static_cast<float>(bias(ScoreAt{query.token, query.head, at}));
+            x = leaves_out(b) ? no_score : x + b * log2_e;  // x may be no number
           }
         }
       }

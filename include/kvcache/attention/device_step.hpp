@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/attention/left_out.hpp>
 #include <kvcache/core/config.hpp>
 #include <kvcache/core/dtype.hpp>
 #include <kvcache/core/isa/half2.hpp>
@@ -29,7 +30,8 @@
 
 namespace kvcache::inline v0_1::detail {
 
-inline constexpr float no_score = -__builtin_huge_valf();
+/// Of a row that counts for nothing. Finite, so that a host's compiler may forget infinities; a score below it is none either.
+inline constexpr float no_score = lowest_score;
 
 /// From one row to the next in shared memory.
 template <int HeadDim>
@@ -149,7 +151,7 @@ KVCACHE_HOST_DEVICE void weigh(W& warp, RowStates<HeadDim>& state, Fragments<Row
       most = isa::max_float(most, isa::max_float(s[n][2 * i], s[n][2 * i + 1]));
     }
     most = isa::reduce_max<4>(warp, most);
-    float const base = most == no_score ? 0.0F : most;  // infinity - infinity is no number
+    float const base = most == no_score ? 0.0F : most;  // whose weights would be 1
     float const shrink = ::exp2f(state.most[i] - base);
     float sum = 0.0F;
     KVCACHE_UNROLL

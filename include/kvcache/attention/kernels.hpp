@@ -4,6 +4,7 @@
 #include <kvcache/attention/bias.hpp>
 #include <kvcache/attention/block_rows.hpp>
 #include <kvcache/attention/item.hpp>
+#include <kvcache/attention/left_out.hpp>
 #include <kvcache/attention/plan.hpp>
 #include <kvcache/attention/shape.hpp>
 #include <kvcache/attention/sight.hpp>
@@ -27,6 +28,7 @@
 namespace kvcache::inline v0_1::detail::portable {
 #include <kvcache/attention/block.inc>
 #include <kvcache/attention/block_grouped.inc>
+#include <kvcache/attention/block_sums.inc>
 #include <kvcache/attention/kernel.inc>
 }  // namespace kvcache::inline v0_1::detail::portable
 
@@ -41,6 +43,7 @@ namespace kvcache::inline v0_1::detail::portable {
 namespace kvcache::inline v0_1::detail::avx2 {
 #include <kvcache/attention/block.inc>
 #include <kvcache/attention/block_grouped.inc>
+#include <kvcache/attention/block_sums.inc>
 #include <kvcache/attention/kernel.inc>
 }  // namespace kvcache::inline v0_1::detail::avx2
 #if defined(__clang__)
@@ -56,6 +59,7 @@ namespace kvcache::inline v0_1::detail::avx2 {
 namespace kvcache::inline v0_1::detail::avx512 {
 #include <kvcache/attention/block.inc>
 #include <kvcache/attention/block_grouped.inc>
+#include <kvcache/attention/block_sums.inc>
 #include <kvcache/attention/kernel.inc>
 }  // namespace kvcache::inline v0_1::detail::avx512
 #if defined(__clang__)

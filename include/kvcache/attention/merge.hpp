@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/attention/left_out.hpp>
 #include <kvcache/core/config.hpp>
 #include <kvcache/view/team.hpp>
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 /// \file Joining attention over parts of the rows.
 ///
@@ -20,27 +22,45 @@ namespace kvcache::inline v0_1 {
 
 namespace detail {
 
-/// out += weight * part, in pieces of eight so that a compiler sees whole vectors.
-template <Team T>
-KVCACHE_HOST_DEVICE void add_weighted(T const& team,
-                                      float weight,
-                                      float const* __restrict__ part,
-                                      std::int32_t head_dim,
-                                      float* __restrict__ out)
-{
-  constexpr std::int32_t piece = 8;
-  for (std::int32_t d = team.rank() * piece; d < head_dim; d += team.size() * piece) {
-    if (d + piece <= head_dim) {
-      for (std::int32_t i = 0; i < piece; ++i) {
-        out[d + i] += weight * part[d + i];
+/// Sums of `N` numbers at once: of 64 each, of 64 such sums, and of those, so that the error does not grow with their number.
+template <std::int32_t N>
+struct NestedSums {
+  float of[3][static_cast<std::size_t>(N)] = {};
+  std::uint32_t count = 0;
+
+  /// Adds the first `n` of `x`, times `weight`.
+  KVCACHE_HOST_DEVICE void add(float weight, float const* x, std::int32_t n)
+  {
+    if (n == N) {
+      for (std::int32_t i = 0; i < N; ++i) {  // a fixed length, for whole vectors
+        of[0][i] += weight * x[i];
       }
     } else {
-      for (std::int32_t i = d; i < head_dim; ++i) {
-        out[i] += weight * part[i];
+      for (std::int32_t i = 0; i < n; ++i) {
+        of[0][i] += weight * x[i];
+      }
+    }
+    if (++count % 64 == 0) {
+      up(0);
+      if (count % 4096 == 0) {
+        up(1);
       }
     }
   }
-}
+  [[nodiscard]] KVCACHE_HOST_DEVICE float sum(std::int32_t i) const
+  {
+    return of[2][i] + (of[1][i] + of[0][i]);
+  }
+
+ private:
+  KVCACHE_HOST_DEVICE void up(std::int32_t level)
+  {
+    for (std::int32_t i = 0; i < N; ++i) {
+      of[level + 1][i] += of[level][i];
+      of[level][i] = 0.0F;
+    }
+  }
+};
 
 /// A state that `join_states` reads: its O and its L.
 struct PartState {
@@ -53,37 +73,45 @@ template <Team T, class Part>
 KVCACHE_HOST_DEVICE float join_states(
   T const& team, Part const& part, std::size_t parts, std::int32_t head_dim, float* out)
 {
-  constexpr float empty = -__builtin_huge_valf();
-  float most = empty;
+  float most = -3.402823466e38F;
+  bool empty = true;
   for (std::size_t i = 0; i < parts; ++i) {
     float const l = part(i).lse;
+    empty = empty && is_minus_infinity(l);
     most = l > most ? l : most;
   }
-  float sum = 0.0F;
+  auto const weight = [most](float l) {  // -infinity - -infinity is no number
+    return is_minus_infinity(l) ? 0.0F : ::expf(l - most);
+  };
+  NestedSums<1> weights;
   for (std::size_t i = 0; i < parts; ++i) {
-    float const l = part(i).lse;
-    sum += l == empty ? 0.0F : ::expf(l - most);  // -infinity - -infinity is no number
+    float const x = weight(part(i).lse);
+    weights.add(1.0F, &x, 1);
   }
-  constexpr std::int32_t piece = 8;
+  float const sum = weights.sum(0);
+  // One thread looks at a part for as many numbers as pay for its exponential, many threads for a few each.
+  constexpr std::int32_t piece = std::is_same_v<T, Solo> ? 64 : 8;
   for (std::int32_t d = team.rank() * piece; d < head_dim; d += team.size() * piece) {
-    for (std::int32_t i = d; i < d + piece && i < head_dim; ++i) {
-      out[i] = 0.0F;
+    std::int32_t const n = head_dim - d < piece ? head_dim - d : piece;
+    NestedSums<piece> o;
+    for (std::size_t i = 0; i < parts; ++i) {
+      PartState const state = part(i);
+      if (!is_minus_infinity(state.lse)) {  // an empty part's O may be anything
+        o.add(weight(state.lse) / sum, state.o + d, n);
+      }
+    }
+    for (std::int32_t i = 0; i < n; ++i) {
+      out[d + i] = o.sum(i);
     }
   }
-  for (std::size_t i = 0; i < parts; ++i) {
-    PartState const state = part(i);
-    if (state.lse != empty) {  // an empty part's O may be anything
-      add_weighted(team, ::expf(state.lse - most) / sum, state.o, head_dim, out);
-    }
-  }
-  return sum == 0.0F ? empty : most + ::logf(sum);
+  return or_no_score(empty, most + ::logf(sum));
 }
 
 }  // namespace detail
 
 /// Joins `parts` states of one query row; each member of `team` writes a part of `out`. Returns L.
 /// **Shape** part i's O at `o + i * o_stride`, `(head_dim)`, its L at `lse[i * lse_stride]`.
-/// **Pre** `out` is none of the parts. **Cost** reads each part once; no allocation.
+/// **Pre** `out` is none of the parts. **Cost** reads each part once; no allocation. The error does not grow with `parts`.
 template <Team T>
 KVCACHE_HOST_DEVICE float merge_states(T const& team,
                                        float const* o,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <kvcache/attention/bias.hpp>
+#include <kvcache/attention/left_out.hpp>
 #include <kvcache/attention/shape.hpp>
 #include <kvcache/attention/sight.hpp>
 #include <kvcache/core/config.hpp>
@@ -17,13 +18,13 @@
 ///
 /// It reads rows through `tile`, `key`, `value` and `bias` only, and runs on a CPU thread, a GPU thread or
 /// a warp. Each member of the team computes every logit itself and keeps its share of the output, so no
-/// member waits for another: simple, and head_dim times too slow for a warp that minds. Rows that a tree
-/// hides come with a bias so low that their weight is exactly 0. It knows no two-way spans.
+/// member waits for another: simple, and head_dim times too slow for a warp that minds. Its sums run in float from the
+/// first row to the last, so their error grows with the context. It knows no two-way spans.
 
 namespace kvcache::inline v0_1 {
 
 /// Attention of one query row over the rows that `token` sees; its own row included.
-/// Writes zeros and returns -infinity for padding.
+/// Writes zeros and returns -infinity for padding, and where the bias leaves no row.
 /// **Shape** q, out `(head_dim)`; `out` may not be `q`. **Returns** the natural log of the sum of exponentials.
 /// **Pre** `shape` is valid. **Cost** two passes over K, one over V; tiles outside the window are not touched.
 template <Team T, class Layout, ScoreBias Bias = NoBias>
@@ -56,6 +57,17 @@ KVCACHE_HOST_DEVICE float reference_attention(T const& team,
       }
     }
   };
+  auto const added = [&](Tile const& tile, Index r) {
+    return bias(ScoreAt{token, query_head, tile.first() + r});
+  };
+  // What a tree hides or a bias leaves out is not looked at: its K and V may be anything.
+  auto const each_seen = [&](auto const& body) {
+    each_row([&](Tile const& tile, Index r) {
+      if (tile.sees(r) && !detail::leaves_out(added(tile, r))) {
+        body(tile, r);
+      }
+    });
+  };
   auto const score = [&](Tile const& tile, Index r) {
     float x = 0.0F;
     for (std::int32_t d = 0; d < dim; ++d) {
@@ -65,12 +77,11 @@ KVCACHE_HOST_DEVICE float reference_attention(T const& team,
     if (shape.soft_cap > 0.0F) {
       x = shape.soft_cap * ::tanhf(x / shape.soft_cap);
     }
-    return x + bias(ScoreAt{token, query_head, tile.first() + r}) + tile.bias(r);
+    return x + added(tile, r);
   };
 
-  constexpr float empty = -__builtin_huge_valf();
-  float most = empty;
-  each_row([&](Tile const& tile, Index r) {
+  float most = detail::lowest_score;
+  each_seen([&](Tile const& tile, Index r) {
     float const x = score(tile, r);
     most = x > most ? x : most;
   });
@@ -78,15 +89,15 @@ KVCACHE_HOST_DEVICE float reference_attention(T const& team,
     out[d] = 0.0F;
   }
   float sum = 0.0F;
-  each_row([&](Tile const& tile, Index r) {
-    float const p = most == empty ? 0.0F : ::expf(score(tile, r) - most);
+  each_seen([&](Tile const& tile, Index r) {
+    float const p = ::expf(score(tile, r) - most);
     sum += p;
     for (std::int32_t d = team.rank(); d < dim; d += team.size()) {
       out[d] += p * tile.value(r, d);
     }
   });
   if (sum == 0.0F) {
-    return empty;
+    return detail::or_no_score(true, 0.0F);
   }
   for (std::int32_t d = team.rank(); d < dim; d += team.size()) {
     out[d] /= sum;

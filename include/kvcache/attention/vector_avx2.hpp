@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #if defined(__x86_64__)
@@ -150,7 +151,7 @@ struct Vector {
   {
     __m256i const lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     __m256i const keep = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane);
-    return _mm256_blendv_ps(all(-__builtin_huge_valf()), a, _mm256_castsi256_ps(keep));
+    return _mm256_blendv_ps(all(-std::numeric_limits<float>::max()), a, _mm256_castsi256_ps(keep));
   }
   [[gnu::always_inline]] static inline Reg exp2(Reg x)
   {

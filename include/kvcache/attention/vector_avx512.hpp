@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #if defined(__x86_64__)
@@ -163,7 +164,7 @@ struct Vector {
   [[gnu::always_inline]] static inline Reg first(Reg a, std::size_t n)
   {
     auto const keep = static_cast<__mmask16>(n < 16 ? (1U << n) - 1U : 0xffffU);
-    return _mm512_mask_mov_ps(all(-__builtin_huge_valf()), keep, a);
+    return _mm512_mask_mov_ps(all(-std::numeric_limits<float>::max()), keep, a);
   }
   [[gnu::always_inline]] static inline Reg exp2(Reg x)
   {

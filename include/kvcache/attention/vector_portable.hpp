@@ -100,7 +100,7 @@ struct Vector {
   {
     Reg r;
     for (std::size_t i = 0; i < Width; ++i) {
-      r.lane[i] = a.lane[i] * b.lane[i] + c.lane[i];
+      r.lane[i] = fma(a.lane[i], b.lane[i], c.lane[i]);
     }
     return r;
   }
@@ -189,11 +189,11 @@ struct Vector {
     }
     return any;
   }
-  /// `a` with -infinity in the lanes from `n` on.
+  /// `a` with the lowest number in the lanes from `n` on: below `lowest_score`, and finite for compilers that know no more.
   static Reg first(Reg a, std::size_t n)
   {
     for (std::size_t i = 0; i < Width; ++i) {
-      a.lane[i] = i < n ? a.lane[i] : -std::numeric_limits<float>::infinity();
+      a.lane[i] = i < n ? a.lane[i] : -std::numeric_limits<float>::max();
     }
     return a;
   }
@@ -204,11 +204,10 @@ struct Vector {
     Reg r;
     for (std::size_t i = 0; i < Width; ++i) {
       float const y = x.lane[i] < -126.0F ? -126.0F : x.lane[i];
-      float const shifted =
-        y + 12582912.0F;  // 1.5 * 2^23: rounds to whole, and shows the whole in its bits
-      float const f = y - (shifted - 12582912.0F);
-      float const p = slope(f) * f + 1.0F;
-      r.lane[i] = x.lane[i] < -126.0F ? 0.0F : power(shifted) * p;
+      std::int32_t const whole = nearest(y);
+      float const f = y - static_cast<float>(whole);
+      float const p = fma(slope(f), f, 1.0F);
+      r.lane[i] = x.lane[i] < -126.0F ? 0.0F : power(whole) * p;
     }
     return r;
   }
@@ -219,30 +218,50 @@ struct Vector {
     for (std::size_t i = 0; i < Width; ++i) {
       float y = x.lane[i] < -126.0F ? -126.0F : x.lane[i];
       y = y > 126.0F ? 126.0F : y;
-      float const shifted = y + 12582912.0F;  // as in `exp2`
-      float const f = y - (shifted - 12582912.0F);
-      float const whole = power(shifted);
-      r.lane[i] = slope(f) * f * whole + (whole - 1.0F);
+      std::int32_t const whole = nearest(y);
+      float const f = y - static_cast<float>(whole);
+      float const p = slope(f) * f;
+      float const scale = power(whole);
+      float const far = fma(p, scale, scale - 1.0F);
+      r.lane[i] =
+        whole == 0 ? p : far;  // not by `far`, of which -ffast-math may subtract the 1 last
     }
     return r;
   }
 
  private:
+  /// a * b + c, rounded once wherever that is fast: left to itself, g++ does so in some of its copies of a loop only, and
+  /// then a row in company has other bits than alone.
+  [[gnu::always_inline]] static inline float fma(float a, float b, float c)
+  {
+#if defined(__FP_FAST_FMAF)
+    return __builtin_fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+  }
+  /// The whole number next to `x`, by the last bits of x + 1.5 * 2^23. Integers, because -ffast-math takes
+  /// x + 1.5 * 2^23 - 1.5 * 2^23 for x.
+  [[gnu::always_inline]] static inline std::int32_t nearest(float x)
+  {
+    constexpr float shift = 12582912.0F;
+    return static_cast<std::int32_t>(__builtin_bit_cast(std::uint32_t, x + shift) -
+                                     __builtin_bit_cast(std::uint32_t, shift));
+  }
   /// (2^f - 1) / f for -0.5 <= f <= 0.5.
   [[gnu::always_inline]] static inline float slope(float f)
   {
-    float p = 1.535336188e-4F;
-    p = p * f + 1.339887440e-3F;
-    p = p * f + 9.618437357e-3F;
-    p = p * f + 5.550332471e-2F;
-    p = p * f + 2.402264791e-1F;
-    return p * f + 6.931472028e-1F;
+    float p = fma(1.535336188e-4F, f, 1.339887440e-3F);
+    p = fma(p, f, 9.618437357e-3F);
+    p = fma(p, f, 5.550332471e-2F);
+    p = fma(p, f, 2.402264791e-1F);
+    return fma(p, f, 6.931472028e-1F);
   }
-  /// 2^n, of n + 1.5 * 2^23.
-  [[gnu::always_inline]] static inline float power(float shifted)
+  /// 2^n.
+  [[gnu::always_inline]] static inline float power(std::int32_t n)
   {
-    std::uint32_t const bits = __builtin_bit_cast(std::uint32_t, shifted) << 23;
-    return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, 1.0F) + bits);
+    return __builtin_bit_cast(
+      float, __builtin_bit_cast(std::uint32_t, 1.0F) + (static_cast<std::uint32_t>(n) << 23));
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <kvcache/core/config.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/core/isa/turn.hpp>
 
 #include <cmath>
 #include <cstddef>
@@ -52,9 +53,12 @@ struct Rope {
         table + static_cast<std::size_t>(row) * static_cast<std::size_t>(dims) + pair;
       return {at[0], at[dims / 2]};
     }
-    float const exponent = -2.0F * static_cast<float>(pair) / static_cast<float>(dims);
+    float const exponent =
+      isa::quotient(-2.0F * static_cast<float>(pair), static_cast<float>(dims));
     float const angle = static_cast<float>(position) * ::exp2f(exponent * log2_theta);
-    return {::cosf(angle), ::sinf(angle)};
+    Turn turn{};
+    isa::sine_and_cosine(angle, turn.sin, turn.cos);
+    return turn;
   }
 
   /// Turns two elements that belong together.
