@@ -95,10 +95,12 @@ class Scheduler {
     kvcache::SequenceId id;
     std::size_t rows;  // with those in flight
   };
-  struct Part {  // a chunk of a step in flight
+  struct Part {  // a chunk of a step in flight, in the order of the adds
     std::size_t request;
-    bool counted;  // planned by number
-    bool picks;    // ends where the text ended when it was planned: its token is news
+    std::size_t first;    // where its tokens begin in the text
+    kvcache::Index rows;  // computed; 0: it was found whole, and the worker has no part of it
+    bool counted;         // planned by number
+    bool picks;           // ends where the text ended when it was planned: its token is news
   };
   struct Flight {
     kvcache::StepId step;
@@ -108,12 +110,11 @@ class Scheduler {
   /// Plans a step of all that can go on and sends it. Returns whether there was anything to send, and to whom.
   bool plan_step()
   {
-    Flight flight{*control_.begin(), {}};
-    Tokens inputs;
+    Flight flight{*control_.begin({}, {.attach = true}), {}};
     bool anything = false;
     for (std::size_t i = 0; i < requests_.size(); ++i) {
       if (!requests_[i].done()) {
-        anything = add_chunk(i, flight, inputs) || anything;
+        anything = add_chunk(i, flight) || anything;
       }
     }
     if (!anything || !trouble_.empty()) {
@@ -121,6 +122,10 @@ class Scheduler {
       return false;
     }
     (void)control_.submit(flight.step);
+    Tokens inputs;
+    for (kvcache::StepToken const token : control_.tokens(flight.step)) {
+      inputs.push_back(token.kind == kvcache::StepToken::Kind::counted ? yours : token.token);
+    }
     figures_.steps += 1;
     figures_.rows += inputs.size();
     figures_.ahead += flights_.empty() ? 0U : 1U;
@@ -133,7 +138,7 @@ class Scheduler {
   }
 
   /// The next tokens of a request: those that are known, else one that is not known yet.
-  bool add_chunk(std::size_t request, Flight& flight, Tokens& inputs)
+  bool add_chunk(std::size_t request, Flight& flight)
   {
     std::span<kvcache::Token const> const text = requests_[request].text;
     Planned& planned = sequences_[request];
@@ -145,14 +150,10 @@ class Scheduler {
       trouble_ = "a step lacks pages";  // llama/batch.cpp shows what to do about it
       return false;
     }
-    planned.rows += named.empty() ? 1 : named.size();
     // Of equal prompts one is computed: the others attach to its pages, in the same step already.
-    if (auto const rows = static_cast<std::size_t>(*added); rows > 0) {
-      flight.parts.push_back({request, named.empty(), named.size() == known.size()});
-      auto const computed = named.last(named.empty() ? 0 : rows);
-      inputs.insert(inputs.end(), computed.begin(), computed.end());
-      inputs.insert(inputs.end(), named.empty() ? 1 : 0, yours);
-    }
+    flight.parts.push_back(
+      {request, planned.rows, *added, named.empty(), named.size() == known.size()});
+    planned.rows += named.empty() ? 1 : named.size();
     return true;
   }
 
@@ -170,20 +171,19 @@ class Scheduler {
   void collect()
   {
     Flight const& flight = flights_.front();
-    Picks result(1 + flight.parts.size());
+    Picks result(1 + control_.plan(flight.step).chunks.size());
     if (!read_all(worker_.from(), bytes_of(result))) {
       give_up();
       return;
     }
     figures_.waiting += static_cast<std::size_t>(result[0]);
     std::vector<kvcache::Outcome> outcomes(flight.parts.size());
-    auto const& chunks = control_.plan(flight.step).chunks;
     for (std::size_t i = 0; i < flight.parts.size(); ++i) {
       Request const& request = requests_[flight.parts[i].request];
       if (!request.done()) {  // else it was closed while the step ran, and the step knows
-        outcomes[i].accepted = chunks[i].tokens;
+        outcomes[i].accepted = flight.parts[i].rows;
         if (flight.parts[i].counted) {  // by now the step before has said which token that was
-          outcomes[i].tokens = {&request.text[static_cast<std::size_t>(chunks[i].first_index)], 1};
+          outcomes[i].tokens = {&request.text[flight.parts[i].first], 1};
         }
       }
     }
@@ -191,14 +191,16 @@ class Scheduler {
       trouble_ = done.error().message().text;
       return;
     }
-    for (std::size_t i = 0; i < flight.parts.size(); ++i) {
-      Request& request = requests_[flight.parts[i].request];
+    std::size_t answer = 1;
+    for (Part const& part : flight.parts) {
+      Request& request = requests_[part.request];
+      kvcache::Token const pick = part.rows > 0 ? result[answer++] : yours;
       if (request.done()) {
         figures_.late += 1;
-      } else if (flight.parts[i].picks) {
-        request.text.push_back(result[i + 1]);
+      } else if (part.picks) {  // its last token is always computed
+        request.text.push_back(pick);
         if (request.done()) {
-          control_.close(sequences_[flight.parts[i].request].id);
+          control_.close(sequences_[part.request].id);
         }
       }
     }

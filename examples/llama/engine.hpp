@@ -29,7 +29,7 @@ namespace llama {
 enum class Wanted : std::uint8_t { none, last, all };
 
 /// What one sequence computes in a step. Rows that the cache turns out to hold already, because another sequence
-/// computed them or does so in this step, are attached instead: those are first tokens, inside the prompt.
+/// computed them or does so in this step, are attached instead (`kvcache::StepOptions`): those are first tokens, inside the prompt.
 struct Work {
   kvcache::Sequence const* sequence;
   std::span<std::int32_t const> tokens;  // the next ones, at least one

@@ -56,9 +56,7 @@ class PagedEngine final : public Engine {
   kvcache::Result<std::span<float const>, kvcache::Shortage> try_step(
     std::span<Work const> works, Verdict const& verdict) override
   {
-    auto step = take(cache_.begin());
-    tokens_.clear();
-    wanted_.clear();
+    auto step = take(cache_.begin({}, {.attach = true}));  // equal prompts are computed once
     parts_.clear();
     for (Work const& work : works) {
       auto const added = step.add(
@@ -69,9 +67,10 @@ class PagedEngine final : public Engine {
         }
         throw Error(std::string("the cache refuses: ") + added.error().detail.message().text);
       }
-      note(work, static_cast<std::size_t>(*added));
+      parts_.push_back({&work, *added, rows_of(work, static_cast<std::size_t>(*added))});
     }
     (void)take(step.submit());
+    note(step.tokens());
     std::span<float const> logits;
     if (!tokens_.empty()) {
       auto const view = step.view();
@@ -110,26 +109,33 @@ class PagedEngine final : public Engine {
     return std::move(result).value();
   }
 
-  /// What the step computes of one work: the last `fresh` tokens, those before it were found.
-  void note(Work const& work, std::size_t fresh)
+  /// How many rows of logits a work has of its `fresh` tokens that are computed: the last ones, those before were found.
+  static std::size_t rows_of(Work const& work, std::size_t fresh)
   {
-    auto const computed = work.tokens.last(fresh);
-    tokens_.insert(tokens_.end(), computed.begin(), computed.end());
     std::size_t const rows = work.wanted == Wanted::all    ? fresh
                              : work.wanted == Wanted::last ? 1
                                                            : 0;
     if (rows > fresh) {
       throw Error("a work wants the logits of a token that the cache holds already");
     }
-    for (std::size_t row = tokens_.size() - rows; row < tokens_.size(); ++row) {
-      wanted_.push_back(row);
-    }
-    if (fresh > 0) {
-      parts_.push_back({&work, static_cast<kvcache::Index>(fresh), rows});
+    return rows;
+  }
+  /// What the step computes, and of which of these tokens the logits are read.
+  void note(kvcache::StepTokens const& tokens)
+  {
+    tokens_.clear();
+    wanted_.clear();
+    for (kvcache::StepToken const token : tokens) {
+      Part const& part = parts_[token.chunk];
+      auto const left = part.work->tokens.size() - static_cast<std::size_t>(token.place);
+      if (left <= part.rows) {
+        wanted_.push_back(tokens_.size());
+      }
+      tokens_.push_back(token.token);
     }
   }
 
-  /// Which tokens of each planned chunk become real.
+  /// Which tokens of each chunk become real.
   std::span<kvcache::Outcome const> judge(std::span<float const> logits, Verdict const& verdict)
   {
     outcomes_.clear();
@@ -162,11 +168,11 @@ class PagedEngine final : public Engine {
     return {.accepted = static_cast<kvcache::Index>(path.size()), .path = path};
   }
 
-  /// A planned chunk.
+  /// A chunk, in the order of the adds.
   struct Part {
     Work const* work;
-    kvcache::Index tokens;
-    std::size_t rows;  // of logits
+    kvcache::Index tokens;  // computed; 0: it was found whole
+    std::size_t rows;       // of logits
   };
 
   Cache cache_;

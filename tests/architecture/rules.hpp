@@ -187,7 +187,16 @@ inline Breaches headers_have_no_cycles(Tree const& tree)
 inline Breaches umbrellas_stay_light(Tree const& tree)
 {
   static std::set<std::string> const of_a_view = {
-    "cassert", "compare", "concepts", "cstddef", "cstdint", "cstdio", "type_traits"};
+    "cassert",
+    "compare",
+    "concepts",
+    "cstddef",
+    "cstdint",
+    "cstdio",
+    "type_traits",
+    "cstdlib",
+    "exception",
+    "new"};  // core/check.hpp, where calls are checked
   Breaches out;
   for (std::string const& name : reached_from(tree, include_root + "view.hpp")) {
     if (!starts_with(name, include_root) && of_a_view.count(name) == 0) {

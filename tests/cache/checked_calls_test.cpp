@@ -122,3 +122,34 @@ TEST_CASE("KVCACHE_CHECK_CALLS: handles of a cache that is gone are not recounte
   sequence.close();
   CHECK(sequence.length() == 0);
 }
+
+TEST_CASE("KVCACHE_CHECK_CALLS: a token beyond those of the view's step is told",
+          "[cache][check_calls][view]")
+{
+  using Own = KVCache<PagedHeads<float, 24, 4>>;  // no other file has this view
+  auto cache = Own::create({.layers = 1, .kv_heads = 1}, {.pages = 8}).value();
+  Tokens const text{1, 2, 3, 4, 5};
+  Sequence const a = cache.open({.tokens = text}).value();
+  Sequence const b = cache.open({.tokens = text}).value();
+  auto step = cache.prepare({{a, text}, {b, text}}, {}, {.attach = true});
+  REQUIRE(step);
+  auto const kv = step->view();
+  REQUIRE(kv.num_tokens() == 6);
+  std::vector<float> const row(24, 1.0F);
+  std::string const told =
+    "kvcache: the step has no such token; it computes what step.tokens() says, view.num_tokens() "
+    "of them, which may be fewer than it was given";
+  for (Index const token : {-1, 6, 9}) {
+    CAPTURE(token);
+    CHECK_THROWS_WITH(kv.append(Solo{}, 0, 0, token, row.data(), row.data()), told);
+    CHECK_THROWS_WITH((void)kv.row_of(0, 0, token), told);
+    CHECK_THROWS_WITH((void)kv.tiles(0, 0, token), told);
+  }
+  auto const any = kv.of({});  // of a graph: padding is skipped
+  any.append(Solo{}, 0, 0, 6, row.data(), row.data());
+  CHECK(any.row_of(0, 0, 6) == nullptr);
+  for (Index token = 0; token < 6; ++token) {
+    kv.append(Solo{}, 0, 0, token, row.data(), row.data());
+  }
+  CHECK(step->commit(std::vector<Index>{5, 1}));
+}

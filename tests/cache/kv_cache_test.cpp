@@ -107,7 +107,7 @@ TEST_CASE("KVCache: a batch of prefill, decode and draft in one step", "[cache][
   CHECK(cache.check_invariants());
 }
 
-TEST_CASE("KVCache: of two equal prompts of one step the second computes what it must",
+TEST_CASE("KVCache: of two equal prompts of a step that attaches the second computes what it must",
           "[cache][kv_cache]")
 {
   Cache cache = make_cache(16);
@@ -115,11 +115,14 @@ TEST_CASE("KVCache: of two equal prompts of one step the second computes what it
   auto a = cache.open({.tokens = prompt});
   auto b = cache.open({.tokens = prompt});
   REQUIRE((a && b));
-  auto step = cache.prepare({{*a, prompt}, {*b, prompt}});
+  auto step = cache.prepare({{*a, prompt}, {*b, prompt}}, {}, {.attach = true});
   REQUIRE(step);
   auto const kv = step->view();
-  Tokens computed = prompt;
-  computed.push_back(9);
+  Tokens computed;
+  for (StepToken const token : step->tokens()) {
+    computed.push_back(token.token);
+  }
+  CHECK(computed == Tokens{1, 2, 3, 4, 5, 6, 7, 8, 9, 9});
   run_kernels(kv, computed);
   CHECK(count_wrong(kv, 8, prompt) == 0);
   CHECK(count_wrong(kv, 9, prompt) == 0);

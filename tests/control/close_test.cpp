@@ -39,7 +39,7 @@ TEST_CASE("close: in an open step the chunk is not planned", "[control][close]")
   CHECK(plane.plan(step).chunks[0].sequence == b);
   CHECK(plane.plan(step).chunks[1].sequence == c);
   CHECK(plane.plan(step).num_tokens() == 3);
-  REQUIRE(plane.commit(step, std::vector<Index>{2, 1}));
+  REQUIRE(plane.commit(step, std::vector<Index>{0, 2, 1}));
   CHECK(plane.info(b)->length == 2);
   CHECK(plane.info(c)->length == 1);
   CHECK(plane.stats().cached == 1);

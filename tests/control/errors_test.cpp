@@ -222,8 +222,8 @@ TEST_CASE("Control: commit refuses counts that are not of the plan, and nothing 
   };
   CHECK(
     refusal({3}) ==
-    "outcomes = 1 (bad configuration): must be none (all accepted), or one for each planned chunk: "
-    "2");
+    "outcomes = 1 (bad configuration): must be none (all accepted), or one for each chunk that was "
+    "added: 2");
   CHECK_THAT(refusal({3, 2, 1}), StartsWith("outcomes = 3 (bad configuration)"));
   CHECK(refusal({4, 1}) ==
         "outcome.accepted = 4 (bad configuration): must be 0 to the tokens of its chunk, 3");

@@ -357,7 +357,7 @@ TEST_CASE("Media rows: prompts of one step compute an atomic span once, and as a
   SequenceId const b = open(plane, text, media);
   Tokens const less(text.begin(), text.begin() + 11);
   SequenceId const c = open(plane, less, media);
-  StepId const step = begin(plane);
+  StepId const step = begin_attaching(plane);
   CHECK(*plane.add(step, a, {.tokens = text}) == 13);
   CHECK(*plane.add(step, b, {.tokens = text}) == 1);  // 12 rows attached
   CHECK(*plane.add(step, c, {.tokens = less}) == 7);  // 4 attached: 8 would be inside the cat

@@ -246,7 +246,7 @@ TEST_CASE("Rule 16: an add may attach to all of its tokens and plan no row", "[c
     }
     Index planned = 0;
     auto const submitted = [&](Tokens const& tokens) {
-      StepId const step = begin(plane);
+      StepId const step = begin_attaching(plane);
       for (SequenceId const id : ids) {
         auto const added = plane.add(step, id, {tokens});
         REQUIRE(added);

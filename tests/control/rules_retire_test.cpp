@@ -2,6 +2,9 @@
 
 // The rules of a row's life about shortages and failed steps; see rules_test.cpp.
 
+#include <algorithm>
+#include <vector>
+
 #include "support/plane.hpp"
 #include "support/rows.hpp"
 
@@ -171,7 +174,7 @@ TEST_CASE("64 sequences with one prompt of 8192 tokens, added in one step, compu
   Plane& plane = e.plane;
   Tokens const prompt = numbers(1, 8192);
   std::vector<SequenceId> ids;
-  StepId step = begin(plane);
+  StepId step = begin_attaching(plane);
   Index planned = 0;
   for (int i = 0; i < 64; ++i) {
     ids.push_back(open(plane, prompt));
@@ -191,7 +194,7 @@ TEST_CASE("64 sequences with one prompt of 8192 tokens, added in one step, compu
   CHECK(plane.cuts().size() == 64);
   CHECK(plane.stats().free == 1024);
   check_sound(plane);
-  step = begin(plane);
+  step = begin_attaching(plane);
   planned = 0;
   for (SequenceId const id : ids) {
     CHECK(length_of(plane, id) == 0);
@@ -201,6 +204,12 @@ TEST_CASE("64 sequences with one prompt of 8192 tokens, added in one step, compu
   }
   CHECK(planned == 8192 + 63 * p);
   REQUIRE(plane.submit(step));
+  std::vector<Index> said(64, 0);  // tokens by chunk: 8k of the first, of the others the last page
+  for (StepToken const token : plane.tokens(step)) {
+    said[token.chunk] += token.token == prompt[static_cast<std::size_t>(token.place)] ? 1 : 0;
+  }
+  CHECK(said[0] == 8192);
+  CHECK(std::all_of(said.begin() + 1, said.end(), [](Index n) { return n == p; }));
   e.finish(step, std::vector<Tokens>(64, prompt));
   int wrong = 0;
   for (SequenceId const id : ids) {

@@ -15,15 +15,16 @@ constexpr StreamId other{1};
 
 }  // namespace
 
-TEST_CASE("Rule 1: pages of a step that is being built are pending for its later adds only",
-          "[control][rules]")
+TEST_CASE(
+  "Rule 1: pages of a step that is being built are pending for its later adds only, if it attaches",
+  "[control][rules]")
 {
   Engine e(12);
   Plane& plane = e.plane;
   Tokens const prompt = numbers(1, 9);
   SequenceId const a = open(plane, prompt);
   SequenceId const c = open(plane, prompt);
-  StepId step = begin(plane);
+  StepId step = begin_attaching(plane);
   add(plane, step, a, numbers(1, 8));
   SequenceId const b = open(plane, prompt);
   CHECK(length_of(plane, b) == 0);  // the step may never run
@@ -51,7 +52,7 @@ TEST_CASE("Rule 1: a dropped step leaves nothing, whoever attached in it", "[con
   SequenceId const a = open(plane, prompt);
   SequenceId const b = open(plane, prompt);
   std::uint64_t const before = plane.digest();
-  StepId const step = begin(plane);
+  StepId const step = begin_attaching(plane);
   add(plane, step, a, prompt);
   CHECK(*plane.add(step, b, {prompt}) == 1);
   REQUIRE(plane.drop(step));

@@ -175,7 +175,7 @@ class Life {
   }
   void begin(std::uint32_t stream = 0)
   {
-    auto begun = call("begin", [&] { return cache_->begin({.number = stream}); });
+    auto begun = call("begin", [&] { return cache_->begin({.number = stream}, {.attach = true}); });
     steps_.push_back({std::move(*begun), {}});
   }
   void add(Piece const& piece)
@@ -200,7 +200,7 @@ class Life {
       chunks.push_back(
         {at(piece.sequence).handle, piece.tokens, piece.count, piece.draft, piece.parents});
     }
-    auto step = call("prepare", [&] { return cache_->prepare(chunks); });
+    auto step = call("prepare", [&] { return cache_->prepare(chunks, {}, {.attach = true}); });
     std::vector<Planned> planned;
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       Known const& known = at(pieces[i].sequence);
@@ -302,15 +302,15 @@ class Life {
     Flight& flight = steps_.front();
     std::vector<kvcache::Outcome> outcomes;
     for (Planned const& planned : flight.pieces) {
+      kvcache::Outcome outcome;
       if (planned.in_plan) {
-        kvcache::Outcome outcome;
         outcome.accepted = static_cast<kvcache::Index>(planned.names.size());
         if (planned.piece.count > 0) {
           outcome.tokens = planned.names;
         }
         outcome.path = planned.piece.path;
-        outcomes.push_back(outcome);
       }
+      outcomes.push_back(outcome);
     }
     (void)call("commit", [&] { return flight.step.commit(outcomes); });
     for (Planned const& planned : flight.pieces) {

@@ -83,6 +83,25 @@ bool add(World<T>& w, Operation const& o)
   return added.has_value();
 }
 
+/// A step says what it computes: the tokens of the chunks that are in its plan, in that order.
+inline void check_tokens(Books const& books, kvcache::StepTokens const& tokens)
+{
+  auto at = tokens.begin();
+  std::size_t n = 0;
+  for (std::size_t c = 0; c < books.step.chunks.size(); ++c) {
+    NaiveChunk const& chunk = books.step.chunks[c];
+    for (std::size_t i = 0; chunk.planned && i < chunk.tokens.size(); ++i, ++at, ++n) {
+      require(at != tokens.end(), "a step says less than it computes");
+      kvcache::StepToken const token = *at;
+      require(token.kind == kvcache::StepToken::Kind::named && token.token == chunk.tokens[i] &&
+                token.chunk == c && token.place == static_cast<kvcache::Index>(i),
+              "a step says that it computes another token");
+    }
+  }
+  require(!(at != tokens.end()), "a step says more than it computes");
+  require_equal(tokens.size(), n, "tokens of a step");
+}
+
 template <class T>
 void mark_submitted(World<T>& w)
 {
@@ -92,6 +111,8 @@ void mark_submitted(World<T>& w)
     chunk.planned = !chunk.orphan;
   }
   check_plan(w.books, w.step->plan());
+  check_tokens(w.books, w.step->tokens());
+  check_tokens(w.books, w.books.twin.tokens(w.books.step.id));
   w.tally.planned_rows += static_cast<std::uint64_t>(w.step->plan().num_tokens());
   w.tally.copies += w.step->plan().copies.size();
   w.books.step.stage = NaiveStep::Stage::submitted;
@@ -175,17 +196,15 @@ bool commit(World<T>& w, Operation const& o)
   Random random(o.a + 64 * o.b);
   std::vector<kvcache::Index> accepted;
   for (NaiveChunk const& chunk : step.chunks) {
-    if (chunk.planned) {
-      auto const all = static_cast<std::uint32_t>(chunk.tokens.size());
-      std::uint32_t const some = o.a % 8 == 7 ? 0 : o.a % 2 == 0 ? all : random.below(all + 1);
-      accepted.push_back(static_cast<kvcache::Index>(some));
-    }
+    auto const all = static_cast<std::uint32_t>(chunk.tokens.size());
+    std::uint32_t const some = o.a % 8 == 7 ? 0 : o.a % 2 == 0 ? all : random.below(all + 1);
+    accepted.push_back(static_cast<kvcache::Index>(some));
   }
   std::uint64_t real = 0;
   std::vector<kvcache::SequenceId> ids;
   std::size_t at = 0;
   for (NaiveChunk const& chunk : step.chunks) {
-    auto const n = chunk.planned ? static_cast<std::size_t>(accepted[at++]) : 0;
+    auto const n = static_cast<std::size_t>(accepted[at++]);
     if (chunk.orphan) {
       continue;
     }

@@ -72,7 +72,8 @@ using FlightScript = std::vector<FlightOperation>;
 struct FlightSetting {
   kvcache::PageCount pages = 2;
   std::int32_t page_tokens = 4;
-  bool sieve = false;  // instead of LRU
+  bool sieve = false;   // instead of LRU
+  bool attach = false;  // adds take pages that are there already
 };
 
 /// What a seed stands for: every pool with every page size and every policy.
@@ -80,7 +81,7 @@ struct FlightSetting {
 {
   constexpr kvcache::PageCount pools[] = {2, 3, 8, 16};
   constexpr std::int32_t sizes[] = {1, 4, 16};
-  return {pools[seed % 4], sizes[seed / 4 % 3], seed / 12 % 2 != 0};
+  return {pools[seed % 4], sizes[seed / 4 % 3], seed / 12 % 2 != 0, seed / 24 % 2 != 0};
 }
 
 [[nodiscard]] inline FlightScript flight_script_of(std::uint64_t seed, std::size_t length)

@@ -7,6 +7,7 @@
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/core/ids.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -172,8 +173,17 @@ inline void run_step(FlightWorld& w, FlightStep& t, Random& random)
       require(w.device.at(r.slots[row]) == r.want[row], "STAMP: a step reads a wrong row");
     }
   }
-  for (std::size_t i = 0; i < t.plan.chunks.size(); ++i) {
-    kvcache::PlannedChunk const& planned = t.plan.chunks[i];
+  for (FlightChunk const& chunk : t.chunks) {  // an outcome for each that was added
+    auto const at =
+      std::find_if(t.plan.chunks.begin(), t.plan.chunks.end(), [&](kvcache::PlannedChunk const& c) {
+        return c.sequence == chunk.who.id;
+      });
+    if (at == t.plan.chunks.end()) {
+      t.outcomes.push_back({});
+      continue;
+    }
+    auto const i = static_cast<std::size_t>(at - t.plan.chunks.begin());
+    kvcache::PlannedChunk const& planned = *at;
     bool const dead = w.control.dead(t.id, planned.sequence);
     bool const named = !t.find(planned.sequence)->named.empty();
     kvcache::Outcome outcome;

@@ -24,8 +24,8 @@ namespace kvcache_test {
 [[nodiscard]] inline FlightStep* flight_begin(FlightWorld& w, kvcache::StreamId stream)
 {
   std::uint64_t const digest = w.control.digest();
-  auto const begun = w.control.begin(stream);
-  auto const twin = w.twin.begin(stream);
+  auto const begun = w.control.begin(stream, {.attach = w.setting.attach});
+  auto const twin = w.twin.begin(stream, {.attach = w.setting.attach});
   require(begun.has_value() == twin.has_value(), "two instances: begin");
   auto const submitted = std::count_if(w.steps.begin(), w.steps.end(), [&](FlightStep const& t) {
     return t.stream == stream.value && t.stage != FlightStep::Stage::open;
@@ -97,6 +97,7 @@ inline bool add_chunk(FlightWorld& w,
     return false;
   }
   require(*added == *twin && *added >= 0 && *added <= all, "rows planned");
+  require(w.setting.attach || *added == all, "a step that does not attach plans what it was given");
   FlightSequence& own = *w.find(s.id);
   for (FlightMedia span : declared) {
     span.step = t.id.value;

@@ -69,6 +69,15 @@ kvcache::StepId begin(P& plane)
   return *id;
 }
 
+/// A step whose adds take whole pages that are there already, or will be.
+template <class P>
+kvcache::StepId begin_attaching(P& plane)
+{
+  auto id = plane.begin({}, {.attach = true});
+  REQUIRE(id);
+  return *id;
+}
+
 template <class P>
 void add(P& plane, kvcache::StepId step, kvcache::SequenceId id, Tokens const& tokens)
 {

@@ -219,20 +219,22 @@ class KVCache {
   // ---- steps
 
   /// Opens a step. **Errors** `busy`: the stream has a step open, or two in flight; `bad_config`: no such stream.
-  [[nodiscard]] Result<Step> begin(StreamRef stream = {})
+  [[nodiscard]] Result<Step> begin(StreamRef stream = {}, StepOptions how = {})
   {
-    auto const id = state_->control.begin(StreamId{stream.number});
+    auto const id = state_->control.begin(StreamId{stream.number}, how);
     detail::check_call(state_->control);
     if (!id) {
       return id.error();
     }
     return Step(state_.get(), *id, stream);
   }
-  /// `begin`, `add` of each chunk and `submit`: all of it, or nothing happened and the `Shortage` says why.
+  /// `begin`, `add` of each chunk and `submit`: all of it, or nothing happened and the `Shortage` says why. The step computes
+  /// what it was given; where it is asked to attach, what its `tokens()` say.
   [[nodiscard]] Result<Step, Shortage> prepare(std::span<SequenceChunk const> chunks,
-                                               StreamRef stream = {})
+                                               StreamRef stream = {},
+                                               StepOptions how = {})
   {
-    auto step = begin(stream);
+    auto step = begin(stream, how);
     if (!step) {
       return Shortage{.why = step.error().why, .detail = step.error()};
     }
@@ -249,9 +251,10 @@ class KVCache {
     return std::move(*step);
   }
   [[nodiscard]] Result<Step, Shortage> prepare(std::initializer_list<SequenceChunk> chunks,
-                                               StreamRef stream = {})
+                                               StreamRef stream = {},
+                                               StepOptions how = {})
   {
-    return prepare(std::span<SequenceChunk const>(chunks.begin(), chunks.size()), stream);
+    return prepare(std::span<SequenceChunk const>(chunks.begin(), chunks.size()), stream, how);
   }
 
   // ---- truth

@@ -5,6 +5,7 @@
 #include <kvcache/cache/sequence.hpp>
 #include <kvcache/control/plan.hpp>
 #include <kvcache/control/prompt.hpp>
+#include <kvcache/control/step_tokens.hpp>
 #include <kvcache/core/error.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/core/result.hpp>
@@ -53,7 +54,7 @@ class Step {
 
   [[nodiscard]] StepId id() const noexcept { return id_; }
 
-  /// Plans rows for the next tokens of `sequence`; returns how many. **Cost** O(tokens + pages taken).
+  /// Plans rows for the next tokens of `sequence`; returns how many: all, unless the step attaches. **Cost** O(tokens + pages taken).
   /// **Errors** a `Shortage`, nothing changed: the step goes on without the chunk.
   [[nodiscard]] Result<Index, Shortage> add(Sequence const& sequence, Chunk const& chunk)
   {
@@ -84,6 +85,14 @@ class Step {
                     "kvcache: Step::view() needs a submitted step; call submit() first");
     return state_->pool.view(plan().slot).of(plan().step);
   }
+  /// The tokens that the view has, in its order: those that were given, unless the step attaches (`StepOptions`), or a
+  /// sequence left it, or lost an older step, before `submit`. **Pre** `submit` succeeded. Valid until the step is over.
+  [[nodiscard]] StepTokens tokens() const
+  {
+    KVCACHE_EXPECTS(state_ != nullptr && submitted_,
+                    "kvcache: Step::tokens() needs a submitted step; call submit() first");
+    return state_->control.tokens(id_);
+  }
   /// What the step asked of the pool. **Pre** `submit` succeeded. Valid until the step is over.
   [[nodiscard]] Plan const& plan() const
   {
@@ -92,14 +101,14 @@ class Step {
     return state_->control.plan(id_);
   }
 
-  /// The kernels have run: of each planned chunk the first so many tokens are real (none given: all of all), whole
+  /// The kernels have run: of each chunk the first so many planned tokens are real (none given: all of all), whole
   /// pages are published, and the step is over. Steps of one stream commit in the order of their submission.
   /// **Errors** `stale_step`, `busy` (an older step), `bad_config`; nothing changed.
   Result<Done> commit(std::span<Outcome const> outcomes = {})
   {
     return over(live().control.commit(id_, outcomes));
   }
-  /// As above, with the number of accepted tokens of each planned chunk, in the order of `plan().chunks`. Chunks that were
+  /// As above, with the number of accepted tokens of each chunk, in the order of the adds; 0 of one found whole. Chunks that were
   /// planned by count need outcomes with names, trees outcomes with a path, unless none of a tree is accepted.
   Result<Done> commit(std::span<Index const> accepted)
   {

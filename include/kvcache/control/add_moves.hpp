@@ -16,8 +16,8 @@
 
 /// \file What adding a chunk does to a sequence, and how dropping the step takes it back.
 ///
-/// A chunk first attaches to whole pages that others hold or will write (so that a burst of equal prompts is
-/// computed once), then plans rows for the rest. Where those begin in a page that others may read, the page is
+/// In a step that attaches, a chunk first takes whole pages that others hold or will write (so that a burst of equal
+/// prompts is computed once); it plans rows for the rest. Where those begin in a page that others may read, the page is
 /// copied: the table's hold on the old page becomes the step's, the plan copies the rows, the new page takes
 /// its place. Where no page can be had and nobody but the tree shares it, the page leaves the index instead.
 /// Whole pages that the chunk will write become pending, if it must be accepted whole.
@@ -209,7 +209,8 @@ struct AddMoves : CopyMoves<Allocator, Prefix, Replacement> {
     auto const p = static_cast<std::size_t>(options.page_tokens);
     auto const start = static_cast<std::size_t>(this->planned_end(s));
     auto const limit = static_cast<std::size_t>(s.attach_limit);
-    if (chunk.tokens.size() < p || start % p != 0 || start + p > limit || !this->exact(s, c)) {
+    if (!t.attach || chunk.tokens.size() < p || start % p != 0 || start + p > limit ||
+        !this->exact(s, c)) {
       return;
     }
     PageId parent = start == 0 ? zero_page : s.table[start / p - 1];

@@ -13,6 +13,7 @@
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/stats.hpp>
 #include <kvcache/control/step_state.hpp>
+#include <kvcache/control/step_tokens.hpp>
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/first_room.hpp>
 #include <kvcache/core/ids.hpp>
@@ -36,8 +37,8 @@
 /// A public call does all that it says or changes nothing.
 ///
 /// A stream may have two steps submitted, or one and another that is being built; steps of a stream retire in the
-/// order of their submission. What a chunk that must be accepted whole will write is *pending*: its stream may
-/// attach to it at once, everybody else finds it after commit. Sequences may be forked, cut, suspended and closed
+/// order of their submission. What a chunk that must be accepted whole will write is *pending*: its stream finds it
+/// from `submit` on, everybody else after commit. Sequences may be forked, cut, suspended and closed
 /// meanwhile: the rules, and the failure that each prevents, are in `docs/life-of-a-token.md`.
 ///
 /// Cost: open O(prompt); add and commit O(tokens + pages touched); fork and close O(pages). A step in
@@ -53,6 +54,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
 
  public:
   using Base::options;
+  using Base::tokens;
   using typename Base::PolicyOptions;
 
   static constexpr std::uint32_t max_steps_in_flight = detail::SequenceState::max_flights - 1;
@@ -78,7 +80,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
 
   /// Opens a step of `stream`. **Cost** O(1).
   /// **Errors** `busy`: the stream has a step open, or two in flight; `bad_config`: no such stream.
-  [[nodiscard]] Result<StepId> begin(StreamId stream = {}) noexcept
+  [[nodiscard]] Result<StepId> begin(StreamId stream = {}, StepOptions how = {}) noexcept
   {
     if (Error const error = detail::check(stream); error.why != Why::ok) {
       return error;
@@ -99,13 +101,14 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     empty->id = StepId{state_.next_step++};
     empty->stream = stream;
     empty->stage = Stage::open;
+    empty->attach = how.attach;
     state_.latest = empty;
     return empty->id;
   }
 
-  /// Adds the next tokens of a sequence to an open step: attaches to whole pages that others hold or will write
-  /// in this step or before it, and reserves pages for the rest, evicting cached ones where free ones do not
-  /// suffice. Returns the rows planned: the chunk's last so many tokens are to be computed.
+  /// Adds the next tokens of a sequence to an open step and reserves pages for them, evicting cached ones where free ones
+  /// do not suffice. Returns the rows planned: all that were given. Only a step that was begun with `StepOptions::attach`
+  /// takes whole pages that others hold or will write in this step or before it, and plans the chunk's last tokens.
   /// A sequence is in a step at most once. **Cost** O(tokens + pages taken).
   /// **Errors** a `Shortage`, nothing changed.
   [[nodiscard]] Result<Index, Shortage> add(StepId id, SequenceId sequence, Chunk const& chunk)
@@ -155,6 +158,15 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     return t != nullptr && t->stage == Stage::submitted ? t->plan : no_plan_;
   }
 
+  /// The tokens that a submitted step computes, in the order of `plan` and of views; none of any other step. They are
+  /// those that were given, unless the step attaches, or a sequence left it before `submit`. Valid until the step retires.
+  [[nodiscard]] StepTokens tokens(StepId id) const noexcept
+  {
+    StepState const* const t = state_.step_of(id);
+    return t != nullptr && t->stage == Stage::submitted ? StepTokens(*t, state_.media)
+                                                        : StepTokens{};
+  }
+
   /// Takes an open step back: nothing happened. **Cost** as its adds. **Errors** `stale_step`.
   Result<Done> drop(StepId id) noexcept
   {
@@ -166,9 +178,9 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     return Done{};
   }
 
-  /// Retires the oldest step of its stream, which ran: of each planned chunk the first so many tokens are real from
-  /// now on, the others never existed. Whole pages are published. `outcomes` has one entry a planned chunk, or
-  /// none: everything is accepted, and nothing was planned by count.
+  /// Retires the oldest step of its stream, which ran: of each chunk the first so many planned tokens are real from
+  /// now on, the others never existed. Whole pages are published. `outcomes` has one entry a chunk that was added, in the
+  /// order of the adds, 0 of one found whole; or none: everything is accepted, and nothing was planned by count.
   /// **Cost** O(tokens + pages). **Errors** `stale_step`, `busy` (an older step), `bad_config`; nothing changed.
   Result<Done> commit(StepId id, std::span<Outcome const> outcomes = {})
   {
@@ -189,7 +201,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     return Done{};
   }
 
-  /// As above, with the number of accepted tokens of each planned chunk; none was planned by count.
+  /// As above, with the number of accepted tokens of each chunk; none was planned by count.
   Result<Done> commit(StepId id, std::span<Index const> accepted)
   {
     StepState* const t = state_.find(id, Stage::submitted);
@@ -333,17 +345,11 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   /// Room for names that come only now; those of named chunks were reserved by `add`.
   void reserve_names(StepState& t, std::span<Outcome const> outcomes)
   {
-    std::size_t planned = 0;
-    if (!t.counted) {
-      return;
-    }
-    for (detail::ChunkState const& c : t.chunks) {
-      if (c.planned && planned < outcomes.size()) {
-        Outcome const& outcome = outcomes[planned++];
-        if (c.counts() && !c.named) {
-          auto& tokens = state_.sequences[c.sequence.slot].tokens;
-          tokens.reserve_grown(tokens.size() + outcome.tokens.size());
-        }
+    for (std::size_t i = 0; t.counted && i < outcomes.size(); ++i) {
+      detail::ChunkState const& c = t.chunks[i];
+      if (c.counts() && !c.named) {
+        auto& tokens = state_.sequences[c.sequence.slot].tokens;
+        tokens.reserve_grown(tokens.size() + outcomes[i].tokens.size());
       }
     }
   }

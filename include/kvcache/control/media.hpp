@@ -65,6 +65,11 @@ class Media {
   [[nodiscard]] Text bytes() const noexcept { return {bytes_.data(), bytes_.size()}; }
   /// False: two contents may be taken for one; control refuses it.
   [[nodiscard]] bool has_digest() const noexcept { return has_digest_; }
+  /// Made by `text`.
+  [[nodiscard]] bool is_text() const noexcept
+  {
+    return !bytes_.empty() && bytes_[0] == static_cast<char>(Tag::text);
+  }
   /// A number for logs and tables, the same in every process. Others may have it too. **Cost** O(bytes).
   [[nodiscard]] std::uint64_t digest() const noexcept
   {

@@ -37,9 +37,17 @@ struct Chunk {
   std::span<MediaSpan const> media{};
 };
 
+/// How a step is built.
+struct StepOptions {
+  /// `add` takes whole pages that others hold, or will write in this step, in place of computing their tokens again: 64
+  /// equal prompts are then computed once. The step has fewer tokens than it was given; its `tokens()` say which.
+  bool attach = false;
+};
+
 /// How a chunk of a step ended.
 struct Outcome {
-  Index accepted = 0;               ///< its first so many tokens are real
+  Index accepted =
+    0;  ///< the first so many of its planned tokens are real; 0 of one that was found whole
   std::span<Token const> tokens{};  ///< their names, where the chunk gave only a count
   /// Of a tree: the places in the chunk of the accepted tokens, each a child of the one before it; `accepted` of them.
   std::span<Index const> path{};

@@ -157,34 +157,36 @@ namespace kvcache::inline v0_1::detail {
   return chunk.parents.empty() ? Error{} : check_parents(chunk);
 }
 
-/// There is a number for each planned chunk, and `check` would find no fault in it: what most steps of an engine give.
+/// There is a number for each chunk, and `check` would find no fault in it: what most steps of an engine give.
 [[nodiscard]] inline bool fit(std::span<Index const> accepted, StepState const& step) noexcept
 {
-  std::size_t planned = 0;
+  if (accepted.size() != step.chunks.size() || accepted.empty()) {
+    return false;
+  }
+  Index const* next = accepted.data();
   for (ChunkState const& c : step.chunks) {
-    if (!c.planned) {
-      continue;
-    }
-    Index const n = planned < accepted.size() ? accepted[planned] : -1;
+    Index const n = *next++;
     if (!c.named || c.tree || (n != c.tokens && (!c.draft || n < 0 || n > c.tokens))) {
       return false;
     }
-    planned += 1;
   }
-  return planned == accepted.size() && planned != 0;
+  return true;
 }
 
-/// The outcomes of a step's planned chunks.
+/// The outcomes of a step's chunks.
 [[nodiscard]] inline Error check(std::span<Outcome const> outcomes,
                                  StepState const& step,
                                  ControlOptions const& options) noexcept
 {
-  std::size_t planned = 0;
-  for (ChunkState const& c : step.chunks) {
-    if (!c.planned) {
-      continue;
-    }
-    std::size_t const i = planned++;
+  if (!outcomes.empty() && outcomes.size() != step.chunks.size()) {
+    return {Why::bad_config,
+            "outcomes",
+            static_cast<std::int64_t>(outcomes.size()),
+            "must be none (all accepted), or one for each chunk that was added:",
+            static_cast<std::int64_t>(step.chunks.size())};
+  }
+  for (std::size_t i = 0; i < step.chunks.size(); ++i) {
+    ChunkState const& c = step.chunks[i];
     if (outcomes.empty()) {
       if (!c.named && c.counts()) {
         return {Why::bad_config,
@@ -197,9 +199,6 @@ namespace kvcache::inline v0_1::detail {
       }
       continue;
     }
-    if (i >= outcomes.size()) {
-      continue;
-    }
     Outcome const& outcome = outcomes[i];
     if (c.named && !c.tree && outcome.accepted == c.tokens && outcome.tokens.empty()) {
       continue;  // all of it, as most are
@@ -208,7 +207,8 @@ namespace kvcache::inline v0_1::detail {
       return {Why::bad_config,
               "outcome.accepted",
               outcome.accepted,
-              "must be 0 to the tokens of its chunk,",
+              c.attached == 0 ? "must be 0 to the tokens of its chunk,"
+                              : "must be 0 to the tokens computed of its chunk,",
               c.tokens};
     }
     if (c.tree && c.counts()) {
@@ -240,13 +240,6 @@ namespace kvcache::inline v0_1::detail {
     if (Error const error = check(outcome.tokens, options.vocabulary); error.why != Why::ok) {
       return error;
     }
-  }
-  if (!outcomes.empty() && outcomes.size() != planned) {
-    return {Why::bad_config,
-            "outcomes",
-            static_cast<std::int64_t>(outcomes.size()),
-            "must be none (all accepted), or one for each planned chunk:",
-            static_cast<std::int64_t>(planned)};
   }
   return {};
 }

@@ -20,7 +20,7 @@
 
 namespace kvcache::inline v0_1::detail {
 
-/// What the caller says of a step's planned chunks, in order: an outcome for each, a number for each, or nothing, which
+/// What the caller says of a step's chunks, in the order of the adds: an outcome for each, a number for each, or nothing, which
 /// is all of all.
 struct Outcomes {
   std::span<Outcome const> each;
@@ -49,11 +49,9 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
   /// Retires a step that ran.
   void commit(StepState& t, Outcomes const& outcomes)
   {
-    std::size_t planned = 0;
     bool publishes = false;
-    for (ChunkState& c : t.chunks) {
-      std::size_t const i = planned;
-      planned += c.planned ? 1 : 0;
+    for (std::size_t i = 0; i < t.chunks.size(); ++i) {
+      ChunkState& c = t.chunks[i];
       if (c.in_place && c.planned && c.counts()) {
         accept_in_place(t, c, outcomes, i);
       } else {

@@ -77,6 +77,7 @@ struct StepState {
   StepId id{};
   StreamId stream{};
   Stage stage = Stage::none;
+  bool attach = false;    // see `StepOptions`
   bool doomed = false;    // it fails as soon as the steps before it have retired
   bool counted = false;   // some of its chunks were planned by count
   bool orphaned = false;  // some of its chunks lost their sequence

@@ -33,3 +33,10 @@
 #define KVCACHE_CHECK_CALLS 1
 #endif
 #endif
+
+/// 1: views on the host say when a caller goes past their step's tokens. Never in code for a GPU.
+#if KVCACHE_CHECK_CALLS != 0 && !defined(__CUDA_ARCH__)
+#define KVCACHE_CHECK_VIEWS 1
+#else
+#define KVCACHE_CHECK_VIEWS 0
+#endif

@@ -14,6 +14,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#if KVCACHE_CHECK_VIEWS
+#include <kvcache/core/check.hpp>
+#endif
 
 /// \file What a kernel sees of one step: the tokens of the batch, where to store their rows, what to read.
 ///
@@ -110,9 +113,11 @@ struct BatchView {
 
   /// Where K of `token`'s row is stored for (layer, KV head); V is `map.value_elements()` behind it. Null where nothing is
   /// to be stored: for padding, and where the table has no page that may be written. **Cost** a few loads, one division.
+  /// **Errors** a token beyond those of the view's step, as with `tiles`, see `expect_token`.
   KVCACHE_HOST_DEVICE element* row_of(std::int32_t layer, std::int32_t head, Index token) const
   {
     assert(!stale() && "kvcache: this view is of a step that is over; take the new step's");
+    expect_token(token);
     Index const index = token_index[token];
     auto const l = static_cast<std::uint32_t>(layer);
     auto const h = static_cast<std::uint32_t>(head);
@@ -224,6 +229,7 @@ struct BatchView {
   KVCACHE_HOST_DEVICE Tiles tiles(std::int32_t layer, std::int32_t head, Index token) const&
   {
     assert(!stale() && "kvcache: this view is of a step that is over; take the new step's");
+    expect_token(token);
     Index const index = token_index[token];
     return {this, layer, head, token_row[token], index < 0 ? 0 : index + 1, hidden(token)};
   }
@@ -231,6 +237,16 @@ struct BatchView {
   Tiles tiles(std::int32_t layer, std::int32_t head, Index token) const&& = delete;
 
  private:
+  /// Beyond a step's tokens its arrays hold padding, for graphs, whose views are of any step; who has the view of one step
+  /// took it for larger than it is. **Errors** the failure hook, on hosts whose calls are checked.
+  KVCACHE_HOST_DEVICE void expect_token([[maybe_unused]] Index token) const
+  {
+#if KVCACHE_CHECK_VIEWS
+    KVCACHE_EXPECTS(step == 0 || (token >= 0 && token < counts[0]),
+                    "kvcache: the step has no such token; it computes what step.tokens() says, "
+                    "view.num_tokens() of them, which may be fewer than it was given");
+#endif
+  }
   KVCACHE_HOST_DEVICE std::uint64_t tree_mask(Index token) const
   {
     return token_mask == nullptr ? 0 : token_mask[token];
