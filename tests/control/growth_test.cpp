@@ -21,6 +21,14 @@ std::vector<PageId> pages_of(Plane const& p, SequenceId id)
   return {table.begin(), table.end()};
 }
 
+/// The length that `truncate` kept.
+Index truncated(Plane& p, SequenceId id, Index length)
+{
+  auto const kept = p.truncate(id, length);
+  REQUIRE(kept);
+  return *kept;
+}
+
 TEST_CASE("Stats: a page that steps alone hold is fenced, once, however many holds they have")
 {
   Plane p = make_plane(16);
@@ -166,17 +174,87 @@ TEST_CASE("Drop: a fork of the step's sequence belongs to the step before, where
   SequenceId const gap = open(p, {});
   SequenceId const a = open(p, numbers(1, 6));
   append(p, a, numbers(1, 6));
+  StepId const before = begin(p);
+  add(p, before, a, {7});
+  REQUIRE(p.submit(before));
   StepId const step = begin(p);
-  add(p, step, a, {7});
+  add(p, step, a, {8});
   REQUIRE(p.close(gap));
   SequenceId const b = fork(p, a);
   REQUIRE(p.drop(step));
   REQUIRE(p.check_invariants());
-  // Neither is bound any more: both may go on in another stream.
   StepId const there = *p.begin({1});
-  add(p, there, b, {8});
+  REQUIRE_FALSE(p.add(there, b, {numbers(9, 9)}));
+  REQUIRE(p.commit(before));
+  add(p, there, b, {9});  // neither is bound any more
   add(p, there, a, {9});
   REQUIRE(p.drop(there));
+  REQUIRE(p.check_invariants());
+}
+
+TEST_CASE(
+  "Truncate: page by page, and by some, from a published sequence that others follow in part")
+{
+  Random random(11);
+  for (int round = 0; round < 40; ++round) {
+    Plane p =
+      make_plane({.pages = 400, .page_tokens = 4, .max_sequences = 8, .max_step_tokens = 1024});
+    Tokens const text = numbers(1, 800);
+    SequenceId const a = prefilled(p, text);
+    SequenceId const other = open(p, Tokens(text.begin(), text.begin() + 400 + random.below(300)));
+    std::vector<PageId> const pages = pages_of(p, a);
+    Index length = 800;
+    while (length > 0) {
+      Index const by = random.below(3) == 0 ? static_cast<Index>(1 + random.below(90)) : 4;
+      length = length > by ? length - by : 0;
+      REQUIRE(truncated(p, a, length) == length);
+      REQUIRE(p.info(a)->length == length);
+      std::vector<PageId> const left = pages_of(p, a);
+      REQUIRE(left == std::vector<PageId>(pages.begin(), pages.begin() + (length + 3) / 4));
+      REQUIRE(p.check_invariants());
+    }
+    REQUIRE(p.stats().tree_spans < 200);
+    // All of it is still found, and the one that was cut finds it again.
+    REQUIRE(p.probe({.tokens = numbers(1, 801)}).rows == 800);
+    REQUIRE(p.close(other));
+    REQUIRE(p.close(a));
+    REQUIRE(p.stats().cached == 200);
+    REQUIRE(p.check_invariants());
+  }
+}
+
+TEST_CASE("Truncate: the rows of a page are kept only where no step in flight will write it")
+{
+  Plane p = make_plane(16);
+  SequenceId const a = open(p, numbers(1, 14));
+  StepId const step = begin(p);
+  add(p, step, a, numbers(1, 14));
+  REQUIRE(p.submit(step));
+  SequenceId const b = open(p, numbers(1, 14));  // attaches to three pending pages
+  REQUIRE(p.info(b)->length == 12);
+  SECTION("whole pages stay")
+  {
+    REQUIRE(truncated(p, b, 8) == 8);
+  }
+  SECTION("of a part page nothing")
+  {
+    REQUIRE(truncated(p, b, 7) == 4);
+  }
+  SECTION("once it is written it does")
+  {
+    REQUIRE(p.commit(step));
+    REQUIRE(truncated(p, b, 7) == 7);
+  }
+  SECTION("what a failed step was to write falls, page by page or all at once")
+  {
+    SequenceId const c = open(p, numbers(1, 9));
+    REQUIRE(p.info(c)->length == 8);
+    REQUIRE(p.fail(step));
+    REQUIRE(p.cuts().size() == 3);
+    for (SequenceId const id : {a, b, c}) {
+      REQUIRE(p.info(id)->length == 0);
+    }
+  }
   REQUIRE(p.check_invariants());
 }
 

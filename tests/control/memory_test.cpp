@@ -342,6 +342,41 @@ struct Pictures {
 
 }  // namespace
 
+TEST_CASE(
+  "Control: arrays of closed sequences go back, but for a reserve that opens need no heap for",
+  "[control][memory]")
+{
+  Plane p =
+    make_plane({.pages = 1024, .page_tokens = 16, .max_sequences = 512, .max_step_tokens = 8192});
+  Tokens const text = numbers(1, 8000);
+  Tokens const some = numbers(1, 100);
+  cache_only(p, text);
+  std::vector<SequenceId> ids;
+  ids.reserve(512);
+  std::int64_t const before = live_bytes;
+  for (int burst = 0; burst < 3; ++burst) {
+    while (ids.size() < 512) {
+      ids.push_back(ids.size() % 2 == 0 ? open(p, text) : fork(p, ids.back()));
+    }
+    CHECK(live_bytes - before > std::int64_t{8} << 20);
+    for (SequenceId const id : ids) {
+      REQUIRE(p.close(id));
+    }
+    ids.clear();
+    CHECK(live_bytes - before <= std::int64_t{1} << 20);
+    REQUIRE(p.check_invariants());
+    Allocations const allocations;
+    for (int i = 0; i < 100; ++i) {
+      ids.push_back(open(p, i % 2 == 0 ? text : some));
+      ids.push_back(fork(p, ids.back()));
+      REQUIRE(p.close(ids[0]));
+      REQUIRE(p.close(ids[1]));
+      ids.clear();
+    }
+    CHECK(allocations.count() == 0);
+  }
+}
+
 TEST_CASE("Control: open with media without memory changes nothing", "[control][memory][media]")
 {
   Pictures const p;

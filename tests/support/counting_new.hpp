@@ -4,6 +4,8 @@
 /// \file Counts the heap allocations of a program, and makes one of them fail. Include it in one file of an
 /// executable: it replaces the global `operator new`. Not inlined, or g++ takes `malloc` and `delete` for a mismatch.
 
+#include <malloc.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -12,7 +14,8 @@
 namespace kvcache_test {
 
 inline std::uint64_t allocations = 0;
-inline std::int64_t fail_in = -1;  ///< allocations until one fails; negative: never
+inline std::int64_t live_bytes = 0;  ///< given out and not given back
+inline std::int64_t fail_in = -1;    ///< allocations until one fails; negative: never
 
 /// Heap allocations since it was made.
 class Allocations {
@@ -41,7 +44,14 @@ inline void* counted(std::size_t bytes, std::align_val_t alignment = {}) noexcep
   }
   std::size_t const size = bytes != 0 ? bytes : 1;
   auto const a = static_cast<std::size_t>(alignment);
-  return a == 0 ? std::malloc(size) : std::aligned_alloc(a, (size + a - 1) / a * a);
+  void* const memory = a == 0 ? std::malloc(size) : std::aligned_alloc(a, (size + a - 1) / a * a);
+  live_bytes += static_cast<std::int64_t>(malloc_usable_size(memory));
+  return memory;
+}
+inline void given_back(void* memory) noexcept
+{
+  live_bytes -= static_cast<std::int64_t>(malloc_usable_size(memory));
+  std::free(memory);
 }
 
 }  // namespace kvcache_test
@@ -80,25 +90,25 @@ inline void* counted(std::size_t bytes, std::align_val_t alignment = {}) noexcep
 }
 [[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept
 {
-  std::free(memory);
+  kvcache_test::given_back(memory);
 }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept
 {
-  std::free(memory);
+  kvcache_test::given_back(memory);
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept
 {
-  std::free(memory);
+  kvcache_test::given_back(memory);
 }
 [[gnu::noinline]] void operator delete[](void* memory) noexcept
 {
-  std::free(memory);
+  kvcache_test::given_back(memory);
 }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept
 {
-  std::free(memory);
+  kvcache_test::given_back(memory);
 }
 [[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept
 {
-  std::free(memory);
+  kvcache_test::given_back(memory);
 }

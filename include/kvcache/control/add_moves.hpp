@@ -162,6 +162,7 @@ struct AddMoves : CopyMoves<Allocator, Prefix, Replacement> {
     c.pending_index = static_cast<PageCount>(first);
     c.pending = static_cast<PageCount>(pages.size());
     t.pending.append(pages);
+    book.step_uses().set_writer(pages, this->next_chunk_of(t));
   }
 
   /// Takes a chunk of an open step back, the newest first; exact if nothing came in between.

@@ -9,6 +9,7 @@
 #include <kvcache/control/pins.hpp>
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/sequence_state.hpp>
+#include <kvcache/control/spare_arrays.hpp>
 #include <kvcache/control/stats.hpp>
 #include <kvcache/control/step_state.hpp>
 #include <kvcache/core/check.hpp>
@@ -47,6 +48,7 @@ struct ControlState {
         sequences(o.max_sequences),
         steps(std::size_t{max_streams} * steps_per_stream),
         open_slots(o.max_sequences),
+        spares(o.max_sequences),
         media(MediaTable::most_names, MediaTable::fewest_items, o.seed ? *o.seed : draw_secret())
   {
     free_slots.reserve(o.max_sequences);
@@ -87,6 +89,7 @@ struct ControlState {
   List<PinState> pins;
   List<std::uint32_t> free_pins;  // places of `pins` without one, the next one last
   OpenSlots open_slots;
+  SpareArrays spares;
   List<PageId> twins;  // of `publish` and `add`, kept to allocate nothing
   List<Token> text;    // of `add`, likewise
   MediaTable media;
@@ -189,6 +192,21 @@ struct ControlState {
       end = moved > end ? moved : end;
     }
     return pages_of(end);
+  }
+  /// The place of the chunk that is about to join `t`.
+  [[nodiscard]] StepUses::Chunk next_chunk_of(StepState const& t) const noexcept
+  {
+    return {static_cast<std::uint32_t>(&t - steps.data()),
+            static_cast<std::uint32_t>(t.chunks.size())};
+  }
+  /// The chunk in flight that will write `page`, the `index`-th of a table, as one of its pending pages; or null.
+  [[nodiscard]] ChunkState const* writer_of(PageId page, std::size_t index) const noexcept
+  {
+    auto const writer = book.step_uses().writer(page);
+    StepState const& t = steps[writer.step];
+    bool const known = writer.chunk < t.chunks.size();
+    return known && t.will_write(t.chunks[writer.chunk], page, index) ? &t.chunks[writer.chunk]
+                                                                      : nullptr;
   }
   /// A chunk of the sequence in flight is a tree.
   [[nodiscard]] bool has_tree(SequenceState const& s) const noexcept

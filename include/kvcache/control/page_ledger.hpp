@@ -76,6 +76,7 @@ class PageLedger {
   [[nodiscard]] PageCount num_cached() const noexcept { return cached_; }
   /// Pages that steps hold, and nobody but them and the tree.
   [[nodiscard]] PageCount num_kept() const noexcept { return kept_; }
+  [[nodiscard]] StepUses& step_uses() noexcept { return step_uses_; }
   [[nodiscard]] StepUses const& step_uses() const noexcept { return step_uses_; }
   /// Holders of `page` beside the tree and steps: tables, pins, and the stack of those that wait.
   [[nodiscard]] std::uint32_t num_users(PageId page) const noexcept

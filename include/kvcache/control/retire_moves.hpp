@@ -313,19 +313,21 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
     return static_cast<Index>(s.table.size()) * options.page_tokens;
   }
   /// Where the rows begin that a dead chunk was to write as pending pages; `room` if there are none. Who attached
-  /// loses its first page too; the writer keeps the rows there that it had before.
+  /// loses its first page too; the writer keeps the rows there that it had before. Pending pages are the last of a table that
+  /// was attached to them: its own chunks commit after the chunks that write these. **Cost** O(pages in flight).
   [[nodiscard]] Index first_dead_row(SequenceState const& s) const noexcept
   {
     Index found = room(s);
-    for (StepState const& step : this->steps) {
-      for (ChunkState const& c : step.chunks) {
-        if (!c.dead || c.pending_index >= s.table.size() ||
-            !step.will_write(c, s.table[c.pending_index], c.pending_index)) {
-          continue;
-        }
-        Index const row = s.length() <= c.first_index
-                            ? c.first_index
-                            : static_cast<Index>(c.pending_index) * options.page_tokens;
+    auto const committed = static_cast<std::size_t>(s.length() / options.page_tokens);
+    for (std::size_t i = s.table.size(); i-- > 0;) {
+      if (i < committed && book.step_uses().of(s.table[i]) == 0) {
+        break;
+      }
+      ChunkState const* const c = this->writer_of(s.table[i], i);
+      if (c != nullptr && c->dead) {
+        Index const row = s.length() <= c->first_index
+                            ? c->first_index
+                            : static_cast<Index>(c->pending_index) * options.page_tokens;
         found = row < found ? row : found;
       }
     }

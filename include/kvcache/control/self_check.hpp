@@ -250,6 +250,9 @@ template <class State>
   if (live + state.free_slots.size() != state.sequences.size()) {
     return {"slots were lost or listed twice", live};
   }
+  if (!state.spares.check_invariants()) {
+    return {"arrays of closed sequences were miscounted, or are too many", 0};
+  }
   if (live != state.open_slots.size()) {
     return {"open sequences were lost or listed twice", live};
   }

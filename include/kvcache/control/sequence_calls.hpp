@@ -66,6 +66,7 @@ class SequenceCalls {
       return detail::no_rows(options());
     }
     detail::SequenceState& s = state_.sequences[state_.free_slots.back()];
+    state_.spares.give(s);
     Match match{};
     Error named{};
     if (!detail::memory_sufficed_for([&] {
@@ -116,6 +117,7 @@ class SequenceCalls {
     }
     Index const length = state_.settled(*from, from->in_place());
     detail::SequenceState& s = state_.sequences[state_.free_slots.back()];
+    state_.spares.give(s);
     if (!detail::memory_sufficed_for([&] {
           s.table.assign(std::span(from->table).first(state_.pages_of(length)));
           s.tokens.assign(std::span(from->tokens).first(static_cast<std::size_t>(length)));

@@ -4,6 +4,7 @@
 #include <kvcache/control/control_state.hpp>
 #include <kvcache/control/media_moves.hpp>
 #include <kvcache/control/sequence_state.hpp>
+#include <kvcache/control/span_ends.hpp>
 #include <kvcache/control/step_state.hpp>
 #include <kvcache/control/tree.hpp>
 #include <kvcache/core/ids.hpp>
@@ -200,12 +201,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
   }
   void give_slot(SequenceState& s, std::uint32_t slot) noexcept
   {
-    constexpr std::size_t worth_keeping = std::size_t{1} << 16;
-    s.tokens.clear();
-    s.media.clear();
-    if (s.tokens.capacity() > worth_keeping) {
-      s.tokens.free();
-    }
+    this->spares.keep(s);
     s.generation += 1;
     free_slots.push_back(slot);  // within its reserve: a slot is listed once
     this->open_slots.leave(slot);
@@ -234,21 +230,16 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
       return length;
     }
     auto const part = static_cast<std::size_t>(length / options.page_tokens);
-    for (StepState const& step : steps) {
-      for (ChunkState const& c : step.chunks) {
-        if (step.will_write(c, s.table[part], part)) {
-          return static_cast<Index>(part) * options.page_tokens;
-        }
-      }
-    }
-    return length;
+    return this->writer_of(s.table[part], part) != nullptr
+             ? static_cast<Index>(part) * options.page_tokens
+             : length;
   }
   /// Cuts a sequence to `length` settled rows, fewer than are planned. **Errors** `std::bad_alloc`, nothing changed.
   void cut(SequenceState& s, Index length)
   {
     PageCount const keep = pages_of(length);
     if (keep > 0 && keep < s.table.size() && book.tree().contains(s.table[keep - 1])) {
-      book.end_span_at(s.table[keep - 1], static_cast<Index>(keep - 1));
+      end_span_for_cut(book, s.table[keep - 1], static_cast<Index>(keep - 1), options.page_tokens);
     }
     leave_flights(s);
     cut_strays(s, length);
