@@ -108,7 +108,7 @@ class ChildIndex {
     }
   }
 
-  /// Span `head` takes over the entry of `id`: it hangs at the same place with the same first page.
+  /// Span `head` takes over the entry of `id`: it hangs at the same place, and has the first page that `id` had.
   void replace(SpanStore& spans, std::uint32_t id, std::uint32_t head) noexcept
   {
     Span const& old = spans[id];
@@ -119,7 +119,7 @@ class ChildIndex {
       if (old.previous != nil) {
         spans[old.previous].next = head;
       } else {
-        retarget_first(old, id, head);
+        retarget_first(spans[head], id, head);  // which has the first token now
       }
       if (old.next != nil) {
         spans[old.next].previous = head;
