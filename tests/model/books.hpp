@@ -293,7 +293,8 @@ class Books {
                               .max_sequences = s.max_sequences,
                               .max_sequence_tokens = s.max_sequence_tokens,
                               .max_step_tokens = s.max_step_tokens,
-                              .vocabulary = static_cast<kvcache::Token>(s.alphabet)});
+                              .vocabulary = static_cast<kvcache::Token>(s.alphabet),
+                              .seed = one_secret});
     return std::move(*made);
   }
 

@@ -68,6 +68,9 @@ struct Operation {
 
 using Script = std::vector<Operation>;
 
+/// Of the look-ups of both instances: what breaks breaks again, and they give the same reasons for what they miss.
+inline constexpr std::uint64_t one_secret = 1;
+
 /// The sizes that one script runs under.
 struct Setting {
   kvcache::PageCount pages = 2;

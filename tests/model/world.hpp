@@ -166,6 +166,7 @@ struct World {
     options.max_sequence_tokens = setting.max_sequence_tokens;
     options.max_step_tokens = setting.max_step_tokens;
     options.vocabulary = static_cast<kvcache::Token>(setting.alphabet);
+    options.seed = one_secret;
     options.storage = {.data = arena.data(), .bytes = arena.bytes()};
     auto made = Cache::create(geometry(), options);
     return std::move(*made);
