@@ -117,6 +117,7 @@ struct AddMoves : CopyMoves<Allocator, Prefix, Replacement> {
         book.release(before);
       }
       book.keep_for_step(c.copy_source);
+      book.step_uses().set_writer({&c.copy_target, 1}, this->next_chunk_of(t));
     }
     return true;
   }

@@ -42,6 +42,9 @@ struct CopyMoves : TableMoves<Allocator, Prefix, Replacement> {
     if (book.tree().contains(page) || book.fences().blocks(page, stream)) {
       return false;
     }
+    if (others > book.step_uses().of(page)) {
+      return false;  // one of them at least is no copy in flight
+    }
     for (StepState const& step : this->steps) {
       for (ChunkState const& c : step.chunks) {
         if (c.copy_source == page) {
@@ -64,10 +67,11 @@ struct CopyMoves : TableMoves<Allocator, Prefix, Replacement> {
         continue;
       }
       c.copy_source = s.table[i];
-      for (ChunkState const& other : t.chunks) {
-        if (is_copy(other, c.copy_source)) {
-          c.copy_source = other.copy_source;  // a copy never reads what the same plan fills
-        }
+      auto const filler = book.step_uses().writer(c.copy_source);
+      if (&this->steps[filler.step] == &t && filler.chunk < t.chunks.size() &&
+          is_copy(t.chunks[filler.chunk], c.copy_source)) {
+        c.copy_source =
+          t.chunks[filler.chunk].copy_source;  // a copy never reads what the same plan fills
       }
       c.copy_at = i;
       c.copy_rows =

@@ -40,7 +40,7 @@ class StepUses {
     std::uint32_t step;
     std::uint32_t chunk;
   };
-  /// The last chunk that made `page` its own to fill; it may be long gone, so who asks looks whether it does.
+  /// The last chunk that copies into `page`, or made it pending; it may be long gone, so who asks looks whether it does.
   [[nodiscard]] Chunk writer(PageId page) const noexcept { return uses_[page.value].writer; }
   void set_writer(std::span<PageId const> pages, Chunk writer) noexcept
   {
