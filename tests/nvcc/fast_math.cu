@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled by run.sh with -use_fast_math: a turn has no approximate sine, cosine or quotient.
+// Compiled by run.sh with -use_fast_math: a turn has an exact quotient and the sine of an angle less its turns.
 
 #include <kvcache/view/rope.hpp>
 __global__ void turn(kvcache::Rope rope, kvcache::Index position, float* out)
