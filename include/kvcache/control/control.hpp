@@ -126,7 +126,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     return submit(id, [](Plan const&) { return Result<Done>(Done{}); });
   }
   /// As above, for who has the pool too: `apply(plan)` takes the plan there, last of all that can fail. Where it
-  /// returns an error so does this call, and nothing changed.
+  /// returns an error so does this call, and where it throws that passes through; either way nothing changed.
   template <class Apply>
   [[nodiscard]] Result<Done> submit(StepId id, Apply&& apply)
   {
@@ -135,14 +135,14 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
       return detail::stale(id);
     }
     state_.find_unwanted(*t);
+    detail::PlanGuard guard(*t);
     if (!detail::memory_sufficed_for([&] { detail::make_plan(state_, *t); })) {
-      detail::unmake_plan(*t);
       return detail::no_memory(t->tokens.size());
     }
     if (auto applied = apply(std::as_const(t->plan)); !applied) {
-      detail::unmake_plan(*t);
       return applied;
     }
+    guard.keep();
     state_.settle_orphans(*t);
     detail::mark_planned(state_, *t);
     t->stage = Stage::submitted;

@@ -23,6 +23,24 @@ inline void unmake_plan(StepState& t) noexcept
   }
 }
 
+/// Takes it back unless all went well, also where somebody throws.
+class PlanGuard {
+ public:
+  explicit PlanGuard(StepState& t) noexcept : step_(&t) {}
+  PlanGuard(PlanGuard const&) = delete;
+  PlanGuard& operator=(PlanGuard const&) = delete;
+  ~PlanGuard()
+  {
+    if (step_ != nullptr) {
+      unmake_plan(*step_);
+    }
+  }
+  void keep() noexcept { step_ = nullptr; }
+
+ private:
+  StepState* step_;
+};
+
 /// Writes the step's plan. Chunks that only attach are left out, and orphans to whose
 /// pages nobody attached. Of a chunk in a page that the pools know, nothing is left to note but that it is planned.
 /// **Errors** `std::bad_alloc`; the plan is then in part.

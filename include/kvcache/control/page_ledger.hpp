@@ -83,6 +83,13 @@ class PageLedger {
   {
     return allocator_.count(page) - (tree_.contains(page) ? 1U : 0U) - step_uses_.of(page);
   }
+  /// Two pages of a table, one behind the other, have the same holders. Along a table those get fewer, but steps hold
+  /// single pages: copies' sources.
+  [[nodiscard]] bool same_holders(PageId page, PageId next) const noexcept
+  {
+    return num_users(page) == num_users(next) && step_uses_.of(page) == 0 &&
+           step_uses_.of(next) == 0;
+  }
 
   /// **Errors** `std::bad_alloc`, nothing changed.
   DomainId intern(Domain const& domain)
@@ -178,7 +185,7 @@ class PageLedger {
 
   /// Adds `pages` to the index below `parent`. The tree becomes a holder of each.
   /// **Pre** they have holders and are not indexed; `parent` is zero_page or the last page of its span.
-  /// `alone`: the caller is the only holder of `parent` beside the tree, so the span may grow.
+  /// `alone`: `parent` and `pages` have the same holders beside the tree, so the span may grow.
   /// **Errors** `std::bad_alloc`, nothing changed.
   void publish(DomainId domain,
                PageId parent,

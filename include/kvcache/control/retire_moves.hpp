@@ -144,14 +144,7 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
       if (!c.orphan) {
         continue;
       }
-      bool wanted = false;
-      for (PageCount i = 0; i < c.pending; ++i) {
-        PageId const page = t.pending[c.pending_at + i];
-        std::uint32_t const ours =
-          2U + (book.tree().contains(page) ? 1U : 0U);  // step, orphans, tree
-        wanted = wanted || book.allocator().count(page) > ours;
-      }
-      c.unwanted = !c.dead && !wanted;
+      c.unwanted = !c.dead && !(c.pending > 0 && attached_to(t, c));
     }
   }
   /// When the plan is certain: what the others would have written is pending for nobody.
@@ -189,6 +182,22 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
   }
 
  private:
+  /// A sequence attached to what chunk `c` will write: it has the first page of it, and rows there behind those of before
+  /// the chunk. (Who was forked or cut may keep these alone.)
+  [[nodiscard]] bool attached_to(StepState const& t, ChunkState const& c) const noexcept
+  {
+    if (book.num_users(t.pending[c.pending_at]) == 0) {
+      return false;
+    }
+    for (std::uint32_t const slot : this->open_slots) {
+      SequenceState const& s = this->sequences[slot];
+      if (c.pending_index < s.table.size() && this->planned_end(s) > c.first_index &&
+          t.will_write(c, s.table[c.pending_index], c.pending_index)) {
+        return true;
+      }
+    }
+    return false;
+  }
   void retire(StepState& t) noexcept
   {
     for (RowId const row : t.rows) {

@@ -122,6 +122,10 @@ class SequenceCalls {
           s.table.assign(std::span(from->table).first(state_.pages_of(length)));
           s.tokens.assign(std::span(from->tokens).first(static_cast<std::size_t>(length)));
           s.media = from->media;
+          if (s.table.size() < from->table.size() && !s.table.empty() &&
+              tree().contains(s.table.back())) {  // it holds fewer pages of the span
+            state_.book.end_span_at(s.table.back(), static_cast<Index>(s.table.size() - 1));
+          }
           if (detail::StepState* const step = state_.touching(*from); step != nullptr) {
             step->orphan_room += s.table.size() + 1;
             step->orphans.reserve_grown(step->orphan_room);
@@ -237,8 +241,8 @@ class SequenceCalls {
                .miss = match.miss};
   }
 
-  /// Beams: sequence i goes on as a copy of what sequence `parents[i]` was, all at once. Pages are shared.
-  /// **Pre** no sequence twice. **Cost** O(pages + tokens of those that change).
+  /// Beams: sequence i goes on as a copy of what sequence `parents[i]` was, all at once. Pages are shared, so both are of one
+  /// domain. **Pre** no sequence twice. **Cost** O(pages + tokens of those that change).
   /// **Errors** `stale_sequence`, `busy` (a step in flight has one), `bad_config`, `no_memory`; nothing changed.
   Result<Done> reorder(std::span<SequenceId const> ids, std::span<Index const> parents)
   {
@@ -262,6 +266,16 @@ class SequenceCalls {
                      parents[i],
                      "must be 0 or more, and below the number of sequences,",
                      static_cast<std::int64_t>(ids.size())};
+      }
+    }
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (state_.find(ids[i])->domain !=
+          state_.find(ids[static_cast<std::size_t>(parents[i])])->domain) {
+        return Error{Why::bad_config,
+                     "parents",
+                     parents[i],
+                     "must name a sequence of the same domain; that of another was given to place",
+                     static_cast<std::int64_t>(i)};
       }
     }
     if (!detail::memory_sufficed_for([&] { state_.reorder(ids, parents); })) {

@@ -230,9 +230,10 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
       return length;
     }
     auto const part = static_cast<std::size_t>(length / options.page_tokens);
-    return this->writer_of(s.table[part], part) != nullptr
-             ? static_cast<Index>(part) * options.page_tokens
-             : length;
+    ChunkState const* const writer = this->writer_of(s.table[part], part);
+    // Who had rows there before the chunk keeps those; who attached has more rows than these, and none is written.
+    bool const attached = writer != nullptr && s.length() > writer->first_index;
+    return attached ? static_cast<Index>(part) * options.page_tokens : length;
   }
   /// Cuts a sequence to `length` settled rows, fewer than are planned. **Errors** `std::bad_alloc`, nothing changed.
   void cut(SequenceState& s, Index length)
@@ -344,7 +345,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     if (!twins.empty()) {
       for (std::size_t k = 0; k < twins.size(); ++k) {  // others may hold fewer of these pages
         std::size_t const i = s.indexed + k;
-        if (k + 1 == twins.size() || users(s.table[i]) != users(s.table[i + 1])) {
+        if (k + 1 == twins.size() || book.num_users(s.table[i]) != book.num_users(s.table[i + 1])) {
           book.end_span_at(twins[k], static_cast<Index>(i));
         }
       }
@@ -363,10 +364,11 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
         return;
       }
       std::size_t n = 1;
-      while (i + n < whole && users(s.table[i + n]) == users(s.table[i])) {
+      while (i + n < whole && book.same_holders(s.table[i], s.table[i + n])) {
         ++n;
       }
-      bool const alone = parent != zero_page && book.allocator().count(parent) == 2;
+      bool const alone =
+        parent != zero_page && book.same_holders(parent, s.table[i]) && book.num_users(parent) == 1;
       book.publish(s.domain,
                    parent,
                    tokens_at(i).first(n * p),
@@ -374,13 +376,6 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
                    alone);
       s.indexed += static_cast<PageCount>(n);
     }
-  }
-
- private:
-  /// Holders of `page` beside the tree. Along a table they only get fewer.
-  [[nodiscard]] std::uint32_t users(PageId page) const noexcept
-  {
-    return book.allocator().count(page) - (book.tree().contains(page) ? 1U : 0U);
   }
 };
 
