@@ -19,7 +19,8 @@ namespace kvcache::inline v0_1::detail {
 /// A domain stays until the table goes; all its bytes are compared, never a hash alone.
 class DomainTable {
  public:
-  explicit DomainTable(std::uint64_t seed = 0) noexcept : hash_(seed) {}
+  /// **Errors** `std::bad_alloc`.
+  explicit DomainTable(std::uint64_t seed = 0) : hash_(seed) {}
 
   /// The id of `domain`, new or known.
   /// **Cost** O(bytes). **Errors** `std::bad_alloc`, nothing changed.
