@@ -245,6 +245,16 @@ TEST_CASE("Truncate: the rows of a page are kept only where no step in flight wi
     REQUIRE(p.commit(step));
     REQUIRE(truncated(p, b, 7) == 7);
   }
+  SECTION("what a failed step was to write falls, behind rows of another step too")
+  {
+    StepId const next = begin(p);
+    add(p, next, b, {90, 91});
+    REQUIRE(p.submit(next));
+    REQUIRE(p.fail(step));
+    REQUIRE(p.info(b)->length == 0);
+    REQUIRE(p.commit(next, std::vector<Outcome>{{.accepted = 2}}));
+    REQUIRE(p.info(b)->length == 0);
+  }
   SECTION("what a failed step was to write falls, page by page or all at once")
   {
     SequenceId const c = open(p, numbers(1, 9));
