@@ -87,6 +87,7 @@ class Copies {
   }
   double apply()
   {
+    plan_.step.value += 1;
     return kvcache_bench::seconds([&] {
       if (!pool_.apply(plan_)) {
         throw std::runtime_error("P9: the pool refused the plan");

@@ -37,6 +37,7 @@ class PageCopies {
     auto* const words = reinterpret_cast<std::uint16_t*>(pool_.page(kvcache::PageId{1}));
     fill_random<<<2048, 256, 0, stream_.get()>>>(
       words, (pool_.arena_bytes() - pool_.footprint().page_bytes()) / 2, 3);
+    plan_.step = kvcache::StepId{1};
     checked(pool_.apply(plan_, ref()), "apply");
     stream_.wait();
     check_pages();

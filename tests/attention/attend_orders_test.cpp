@@ -48,7 +48,7 @@ TEST_CASE("BatchView: host attention over rows in token order is attention",
   Plan plan;
   kvcache_test::set_table(plan, 1, 0, {5, 2, 7, 1, 3, 6});
   kvcache_test::add_chunk(plan, 1, 0, tokens);
-  REQUIRE(pool->apply(plan));
+  REQUIRE(pool->apply(kvcache_test::in_order(plan)));
   auto const view = pool->view();
   std::vector<std::vector<float>> keys;  // of layer 1, by token and head
   std::vector<std::vector<float>> values;

@@ -76,14 +76,14 @@ TEST_CASE("Pool: while a graph captures, a plan needs memory that was taken befo
   kvcache_test::add_chunk(plan, 0, 0, 3);
   kvcache::StreamRef const stream{two_streams()[0], 0};
   device.graph = true;
-  auto const refused = pool->apply(plan, stream);
+  auto const refused = pool->apply(kvcache_test::in_order(plan), stream);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().why == kvcache::Why::busy);
   CHECK(std::string(refused.error().right).find("reserved before") != std::string::npos);
   device.graph = false;
   REQUIRE(pool->reserve(stream));
   device.graph = true;
-  CHECK(pool->apply(plan, stream));
+  CHECK(pool->apply(kvcache_test::in_order(plan), stream));
   device.world.finish(stream.handle);
   CHECK(pool->view(0).num_tokens() == 3);
 
@@ -93,13 +93,13 @@ TEST_CASE("Pool: while a graph captures, a plan needs memory that was taken befo
     large.ids.push_back(kvcache::PageId{1});
   }
   large.tables.push_back({kvcache::RowId{0}, 0, 3000, 0});
-  auto const too_large = pool->apply(large, stream);
+  auto const too_large = pool->apply(kvcache_test::in_order(large), stream);
   REQUIRE_FALSE(too_large);
   CHECK(too_large.error().value > 12000);
   device.graph = false;
   REQUIRE(pool->reserve(stream, static_cast<std::size_t>(too_large.error().value)));
   device.graph = true;
-  CHECK(pool->apply(large, stream));
+  CHECK(pool->apply(kvcache_test::in_order(large), stream));
   device.world.finish(stream.handle);
   CHECK(pool->view(1).segment.entry(0, 0, 0, 2999) == 1);
 }
@@ -119,7 +119,7 @@ TEST_CASE("Pool: captured launches run again for the plan that was uploaded last
     kvcache::Plan plan;
     kvcache_test::set_table(plan, 1, 0, {static_cast<std::uint32_t>(tokens)});
     kvcache_test::add_chunk(plan, 1, tokens, tokens);
-    REQUIRE(pool->upload(plan, stream));
+    REQUIRE(pool->upload(kvcache_test::in_order(plan), stream));
     pool->launch(plan.slot, stream);  // a replay makes the same calls, with the same cell
     device.world.finish(stream.handle);
     auto const view = pool->view(0);

@@ -193,6 +193,13 @@ inline cudaError_t cudaEventQuery(cudaEvent_t event)
   return mark.stream == nullptr || fake().world.passed(mark) ? cudaSuccess
                                                              : fake().say(cudaErrorNotReady);
 }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+  return fake_call("cudaEventSynchronize", [&] {
+    fake().unsafe("an event waited for in a way that ends a capture");
+    fake().world.finish(fake().events.at(event));
+  });
+}
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
   return fake_call("cudaStreamWaitEvent", [&] {

@@ -113,13 +113,13 @@ TEST_CASE("CudaMemory: what came without a handle is before what comes later wit
   auto pool = make_pool(device);
   REQUIRE(pool);
   StreamRef const stream{two_streams()[0], 0};
-  REQUIRE(pool->apply(plan_of(0, 3), stream));
+  REQUIRE(pool->apply(kvcache_test::in_order(plan_of(0, 3)), stream));
   fake().world.finish(stream.handle);
   CHECK(pool->view(0).num_tokens() == 3);
   CHECK(pool->view(0).segment.layer_offset[1] == pool->footprint().layer_stride(3000));
   CHECK(*pool->page(zero_page) == std::byte{0});
-  REQUIRE(pool->apply(plan_of(0, 2)));  // and itself without one
-  REQUIRE(pool->apply(plan_of(1, 4), StreamRef{two_streams()[1], 1}));
+  REQUIRE(pool->apply(kvcache_test::in_order(plan_of(0, 2))));  // and itself without one
+  REQUIRE(pool->apply(kvcache_test::in_order(plan_of(1, 4)), StreamRef{two_streams()[1], 1}));
   fake().world.finish(two_streams()[1]);
   CHECK(pool->view(0).num_tokens() == 2);
   CHECK(fake().broken == "");
@@ -162,13 +162,13 @@ TEST_CASE("CudaMemory: a plan may be captured where its memory was taken before"
   REQUIRE(pool);
   StreamRef const stream{two_streams()[0], 0};
   fake().capturing = {stream.handle};
-  auto const refused = pool->apply(plan_of(0, 3), stream);
+  auto const refused = pool->apply(kvcache_test::in_order(plan_of(0, 3)), stream);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().why == Why::busy);
   fake().capturing.clear();
   REQUIRE(pool->reserve(stream));
   fake().capturing = {stream.handle};
-  REQUIRE(pool->apply(plan_of(0, 3), stream));
+  REQUIRE(pool->apply(kvcache_test::in_order(plan_of(0, 3)), stream));
   CHECK(fake().external_waits > 0);  // the pool's own work had not run
   pool->abandon(0, stream);          // nothing of a capture is waited for
   fake().world.finish(stream.handle);
@@ -212,11 +212,11 @@ TEST_CASE("CudaMemory: a call that fails is kept with its code, and comes back f
     auto pool = make_pool(device);
     REQUIRE(pool);
     fake().failing = call;
-    auto const lost = pool->apply(plan_of(0, 1), {two_streams()[0], 0});
+    auto const lost = pool->apply(kvcache_test::in_order(plan_of(0, 1)), {two_streams()[0], 0});
     REQUIRE_FALSE(lost);
     CHECK(std::string(lost.error().field) == call);
     fake().failing.clear();
-    auto const later = pool->apply(plan_of(1, 1), {two_streams()[0], 0});
+    auto const later = pool->apply(kvcache_test::in_order(plan_of(1, 1)), {two_streams()[0], 0});
     REQUIRE_FALSE(later);  // for good
     CHECK(std::string(later.error().field) == call);
     CHECK(fake().last == cudaSuccess);  // nothing is left for the engine's own checks
@@ -233,12 +233,12 @@ TEST_CASE("CudaMemory: no memory left is no failure of the device", "[cuda]")
     REQUIRE(pool);
     fake().failing = call;
     fake().failure = cudaErrorMemoryAllocation;
-    auto const refused = pool->apply(plan_of(0, 1), {two_streams()[0], 0});
+    auto const refused = pool->apply(kvcache_test::in_order(plan_of(0, 1)), {two_streams()[0], 0});
     REQUIRE_FALSE(refused);
     CHECK(refused.error().why == Why::no_memory);
     CHECK(fake().last == cudaSuccess);
     fake().failing.clear();
-    REQUIRE(pool->apply(plan_of(0, 1), {two_streams()[0], 0}));
+    REQUIRE(pool->apply(kvcache_test::in_order(plan_of(0, 1)), {two_streams()[0], 0}));
   }
   CHECK(cuda_error(cudaErrorMemoryAllocation, "cudaMalloc").why == Why::no_memory);
   CHECK(std::string(cuda_error(cudaErrorIllegalAddress, "cudaFree").message().text) ==

@@ -74,7 +74,7 @@ struct Subject {
       std::swap(plan.ids.back(), plan.ids[random.below(page)]);
     }
     add_chunk(plan, row, 0, length);
-    (void)pool.apply(plan).value();
+    (void)pool.apply(kvcache_test::in_order(plan)).value();
   }
   [[nodiscard]] kvcache::LayerTensor<typename Layout::element> tensor(std::int32_t layer) const
   {

@@ -70,6 +70,7 @@ std::vector<Seen> run_steps(std::uint32_t steps, bool faulty)
   for (std::uint32_t i = 0; faulty && i < steps; ++i) {
     Plan ready;
     ready.slot = i;
+    ready.stream = kvcache::StreamId{i / 3};
     REQUIRE(pool.apply(ready));
   }
   if (faulty) {
@@ -78,7 +79,9 @@ std::vector<Seen> run_steps(std::uint32_t steps, bool faulty)
   }
   for (std::uint32_t i = 0; i < steps; ++i) {
     Plan plan;
+    plan.step = kvcache::StepId{i + 1};
     plan.slot = i;
+    plan.stream = kvcache::StreamId{i / 3};
     kvcache_test::set_table(plan, 0, 0, {2 * i + 1, 2 * i + 2});
     kvcache_test::add_chunk(plan, 0, static_cast<Index>(i), tokens_of(i));
     REQUIRE(pool.apply(plan));

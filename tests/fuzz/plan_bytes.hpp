@@ -136,7 +136,7 @@ struct PlanFuzz {
   }
 
  private:
-  [[nodiscard]] char const* apply(kvcache::Plan const& plan)
+  [[nodiscard]] char const* apply(kvcache::Plan plan)
   {
     GuardingDevice device;
     auto pool = kvcache::Pool<Layout>::create(geometry, sizes, {}, &device);
@@ -153,6 +153,11 @@ struct PlanFuzz {
                                                   : nullptr;
       }
       fate = Fate::applied;
+      if (auto const again = pool->apply(plan); again && plan.step.value != 0) {
+        return "a plan was taken twice";
+      }
+      plan.step.value += 1;
+      pool->abandon(plan.slot, {});  // where the numbers went round
       auto const view = pool->view();
       std::vector<float> const row(8, 1.0F);
       float sum = 0.0F;

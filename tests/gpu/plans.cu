@@ -94,7 +94,8 @@ bool try_layout(char const* name,
   Random random(seed);
   bool good = true;
   for (int round = 0; round < 40 && good; ++round) {
-    Plan const plan = kvcache_test::random_plan(random, sizes);
+    Plan plan = kvcache_test::random_plan(random, sizes);
+    plan.step = kvcache::StepId{static_cast<std::uint64_t>(round) + 1};
     good = host->apply(plan).has_value();
     if (round % 2 == 0) {
       good = good && device->apply(plan, on).has_value();

@@ -14,6 +14,7 @@
 
 #include "interop/hand_batch.hpp"
 #include "support/catch.hpp"
+#include "support/hand_plan.hpp"
 #include "support/random.hpp"
 
 using namespace kvcache_test;
@@ -41,7 +42,7 @@ kvcache::Pool<Layout> random_pool(kvcache::Geometry const& geometry, Index rows)
     std::swap(plan.ids[i], plan.ids[random.below(i + 1)]);
   }
   plan.ids.resize(count);
-  REQUIRE(pool->apply(plan));
+  REQUIRE(pool->apply(kvcache_test::in_order(plan)));
   return std::move(*pool);
 }
 

@@ -30,7 +30,7 @@ struct HandBatch {
     set_table(plan, 0, 0, {1});
     add_chunk(plan, 2, 9, 2);
     add_chunk(plan, 0, 2, 1);
-    (void)pool.apply(plan).value();
+    (void)pool.apply(kvcache_test::in_order(plan)).value();
   }
   [[nodiscard]] kvcache::TableSource source() const
   {

@@ -55,7 +55,7 @@ class RaggedBatch {
     for (std::size_t i = 0; i < sequences_.size(); ++i) {
       pool_[0].view().lengths[sequences_[i].row] = before[i];
     }
-    (void)pool_[0].apply(plan).value();
+    (void)pool_[0].apply(kvcache_test::in_order(plan)).value();
   }
 
   [[nodiscard]] kvcache::Geometry geometry() const

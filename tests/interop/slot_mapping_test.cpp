@@ -11,6 +11,7 @@
 #include "interop/foreign.hpp"
 #include "interop/hand_batch.hpp"
 #include "support/catch.hpp"
+#include "support/hand_plan.hpp"
 
 using namespace kvcache_test;
 using kvcache::Index;
@@ -58,7 +59,7 @@ TEST_CASE("SlotMapping: the tokens of a tree have the slots of their rows, not o
   add_chunk(plan, 2, 11, 3);
   plan.chunks.back().parents_at = 0;
   plan.parents = {-1, 0, 0};
-  REQUIRE(batch.pool.apply(plan));
+  REQUIRE(batch.pool.apply(kvcache_test::in_order(plan)));
   REQUIRE(batch.pool.view().position(1) == batch.pool.view().position(2));
   std::vector<std::int64_t> slots(3);
   REQUIRE(kvcache::fill_slots(std::span(slots), batch.source()));

@@ -7,6 +7,7 @@
 
 #include "interop/hand_batch.hpp"
 #include "support/catch.hpp"
+#include "support/hand_plan.hpp"
 
 using namespace kvcache_test;
 using kvcache::Index;
@@ -21,7 +22,7 @@ TEST_CASE("TableSource: one that was made before a step tells of the step",
   kvcache::Plan plan;
   set_table(plan, 0, 1, {8});
   add_chunk(plan, 0, 3, 2);
-  REQUIRE(batch.pool.apply(plan));
+  REQUIRE(batch.pool.apply(kvcache_test::in_order(plan)));
   REQUIRE(kept.num_lines() == 1);
   TableSource::Line const line = kept.line(0);
   CHECK(line.length == 5);
@@ -40,7 +41,7 @@ TEST_CASE("TableSource: open drafts count as the device has them", "[interop][ta
   kvcache::Plan plan;
   add_chunk(plan, 2, 11, 1);  // control does not know yet
   plan.chunks.back().slack = 2;
-  REQUIRE(batch.pool.apply(plan));
+  REQUIRE(batch.pool.apply(kvcache_test::in_order(plan)));
   CHECK(batch.source().line(0).length == 11);
   CHECK(batch.source().slot(0) == 5 * 4 + 2);
 }

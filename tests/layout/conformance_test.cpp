@@ -17,6 +17,7 @@
 #include "support/catch.hpp"
 #include "support/counting_device.hpp"
 #include "support/engine_types.hpp"
+#include "support/hand_plan.hpp"
 #include "support/random.hpp"
 #include "support/random_plan.hpp"
 
@@ -223,14 +224,14 @@ TEST_CASE("Layouts: moves and copies take all bytes of their rows and no other",
     std::size_t wrong = 0;
     for (int round = 0; round < 12; ++round) {
       Plan const plan = kvcache_test::random_plan(random, pool.sizes);
-      REQUIRE(pool.apply(plan));
+      REQUIRE(pool.apply(kvcache_test::in_order(plan)));
       image.apply(plan);
       wrong += image.is_right() ? 0U : 1U;
     }
     Plan whole;  // each number of rows
     for (Index rows = 0; rows <= page_tokens; ++rows) {
       whole.copies = {{PageId{1 + static_cast<std::uint32_t>(rows) % 2}, PageId{3}, rows}};
-      REQUIRE(pool.apply(whole));
+      REQUIRE(pool.apply(kvcache_test::in_order(whole)));
       image.apply(whole);
       wrong += image.is_right() ? 0U : 1U;
     }
@@ -252,11 +253,11 @@ TEST_CASE("Layouts: the same plans give the same rows under every layout", "[lay
     for (std::uint32_t row = 0; row < pool.sizes.max_sequences; ++row) {
       kvcache_test::set_table(tables, row, 0, {1, 2, 3, 4});
     }
-    REQUIRE(pool.apply(tables));
+    REQUIRE(pool.apply(kvcache_test::in_order(tables)));
     for (int round = 0; round < 8; ++round) {
       Plan plan = kvcache_test::random_plan(random, pool.sizes);
       plan.slot = 0;
-      REQUIRE(pool.apply(plan));
+      REQUIRE(pool.apply(kvcache_test::in_order(plan)));
       image.apply(plan);
       auto const view = pool.tables();
       for (Index token = 0; token < view.num_tokens(); ++token) {
@@ -310,7 +311,7 @@ TEST_CASE("Layouts: gathered rows are those of the pages, all bytes and no other
     Image const image(pool);
     Plan plan;
     kvcache_test::set_table(plan, 1, 0, {3, 1, 2, 4});
-    REQUIRE(pool.apply(plan));
+    REQUIRE(pool.apply(kvcache_test::in_order(plan)));
     std::size_t const pages_of_row[] = {3, 1, 2, 4};
     Places const& p = pool.places;
     std::vector<std::byte> got;

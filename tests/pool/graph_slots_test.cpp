@@ -67,14 +67,14 @@ TEST_CASE(
   std::vector<Graph> graphs;
   std::vector<LaunchCell> cells;
   for (std::uint32_t slot = 0; slot < Plan::num_slots; ++slot) {
-    REQUIRE(pool->apply(plan_of(slot, slot, 0, 1)));
+    REQUIRE(pool->apply(kvcache_test::in_order(plan_of(slot, slot, 0, 1))));
     graphs.push_back({pool->view(slot)});
     cells.push_back(device.last_cell);
   }
   // All slots have a step in flight: each graph sees its own.
   for (std::uint32_t slot = 0; slot < Plan::num_slots; ++slot) {
     auto const n = static_cast<Index>(slot % 4 + 1);
-    REQUIRE(pool->apply(plan_of(slot, slot, 1, n)));
+    REQUIRE(pool->apply(kvcache_test::in_order(plan_of(slot, slot, 1, n))));
     CHECK(device.last_cell == cells[slot]);
   }
   for (std::uint32_t slot = 0; slot < Plan::num_slots; ++slot) {
@@ -98,7 +98,7 @@ TEST_CASE(
     large.ids[i] = PageId{i + 1};
   }
   int const allocations = device.allocations;
-  REQUIRE(pool->apply(large));
+  REQUIRE(pool->apply(kvcache_test::in_order(large)));
   CHECK(device.allocations > allocations);
   CHECK(device.last_cell == cells[5]);
   CHECK(graphs[5].replay()[0] == 2);

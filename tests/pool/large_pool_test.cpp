@@ -14,6 +14,7 @@
 
 #include "support/any_pool.hpp"
 #include "support/catch.hpp"
+#include "support/hand_plan.hpp"
 
 namespace {
 
@@ -112,12 +113,12 @@ TEST_CASE("Pool: 6 GiB of addresses are exact in every layout, and few are touch
       Plan plan;
       kvcache_test::set_table(
         plan, 0, 0, {far_pages[0], far_pages[1], far_pages[2], far_pages[3], far_pages[4], pages});
-      REQUIRE(pool->apply(plan));
+      REQUIRE(pool->apply(kvcache_test::in_order(plan)));
       std::size_t wrong = 0;
       for (std::uint32_t i = 0; i < 6; ++i) {
         Plan step;
         kvcache_test::add_chunk(step, 0, static_cast<Index>(i * 16 + 15), 1);  // a page's last row
-        REQUIRE(pool->apply(step));
+        REQUIRE(pool->apply(kvcache_test::in_order(step)));
         for (std::int32_t layer = 0; layer < g.layers; ++layer) {
           for (std::int32_t head = 0; head < g.kv_heads; ++head) {
             pool->append(0,
@@ -158,7 +159,7 @@ TEST_CASE("Pool: 6 GiB of addresses are exact in every layout, and few are touch
       Plan moves;  // from one end to the other, and back
       moves.moves = {{PageId{pages}, PageId{2}, 15, 0}};
       moves.copies = {{PageId{1}, PageId{pages - 1}, 16}};
-      REQUIRE(pool->apply(moves));
+      REQUIRE(pool->apply(kvcache_test::in_order(moves)));
       count_wrong(2, pages, 0);
       count_wrong(pages - 1, 1, 15);
       CHECK(wrong == 0);

@@ -34,7 +34,7 @@ Plan plan_of(std::uint32_t chunks, Index tokens)
   for (std::uint32_t row = 0; row < chunks; ++row) {
     set_table(plan, row, 0, {1 + row % 8, 1 + (row + 1) % 8});
     if (chunks > 1) {
-      plan.copies.push_back({PageId{1}, PageId{2 + row % 4}, 3});
+      plan.copies.push_back({PageId{1}, PageId{9 + row}, 3});
       plan.moves.push_back({PageId{7}, PageId{8}, static_cast<Index>(row % 5), 2});
     }
     add_chunk(plan, row, 0, tokens);
@@ -60,14 +60,15 @@ void add_tree(Plan& plan, std::uint32_t row, Index first_index, std::vector<Inde
 TEST_CASE("Pool: a plan of 200 chunks makes the calls of a plan of one", "[pool][launches]")
 {
   kvcache_test::CountingDevice device;
-  auto pool = Pool<Layout>::create(geometry, pool_sizes(geometry, 8, 200, 600), {}, &device);
+  auto pool = Pool<Layout>::create(geometry, pool_sizes(geometry, 208, 200, 600), {}, &device);
   REQUIRE(pool);
-  REQUIRE(pool->apply(plan_of(1, 1)));  // the slot's first plan takes its memory
+  REQUIRE(
+    pool->apply(kvcache_test::in_order(plan_of(1, 1))));  // the slot's first plan takes its memory
   auto const calls_of = [&](Plan const& plan) {
     int const before = device.calls();
     int const allocations = device.allocations;
     int const uploads = device.upload_calls;
-    REQUIRE(pool->apply(plan));
+    REQUIRE(pool->apply(kvcache_test::in_order(plan)));
     CHECK(device.allocations == allocations);
     CHECK(device.upload_calls == uploads + 1);
     return device.calls() - before;
@@ -85,7 +86,7 @@ TEST_CASE("Pool: a slot's memory grows with the largest plan, and its launches a
   kvcache_test::CountingDevice device;
   auto pool = Pool<Layout>::create(geometry, pool_sizes(geometry, 4000, 2, 8), {}, &device);
   REQUIRE(pool);
-  REQUIRE(pool->apply(plan_of(1, 1)));
+  REQUIRE(pool->apply(kvcache_test::in_order(plan_of(1, 1))));
   auto const view = pool->view();
   kvcache::LaunchCell const cell = device.last_cell;
   Plan large;
@@ -99,7 +100,7 @@ TEST_CASE("Pool: a slot's memory grows with the largest plan, and its launches a
 
   for (int const succeed : {0, 1}) {  // no memory: nothing is changed
     device.fail_after = succeed;
-    auto const refused = pool->apply(large);
+    auto const refused = pool->apply(kvcache_test::in_order(large));
     REQUIRE_FALSE(refused);
     CHECK(refused.error().why == Why::no_memory);
     CHECK(std::string(refused.error().field) == "plan bytes");
@@ -110,7 +111,7 @@ TEST_CASE("Pool: a slot's memory grows with the largest plan, and its launches a
     CHECK(device.live_bytes == pool->bytes());
   }
   int const uploads = device.upload_calls;
-  REQUIRE(pool->apply(large));
+  REQUIRE(pool->apply(kvcache_test::in_order(large)));
   CHECK(device.upload_calls == uploads + 2);
   CHECK(device.last_cell == cell);
   CHECK(device.staging_blocks() == 1);
@@ -119,7 +120,7 @@ TEST_CASE("Pool: a slot's memory grows with the largest plan, and its launches a
     CHECK(pool->view().segment.entry(0, 0, 1, p) == 4000 - p);
   }
   CHECK(view.index(0) == 3);
-  REQUIRE(pool->apply(large));
+  REQUIRE(pool->apply(kvcache_test::in_order(large)));
   CHECK(device.upload_calls == uploads + 3);
 }
 
@@ -128,11 +129,11 @@ TEST_CASE(
   "[pool][launches]")
 {
   kvcache_test::CountingDevice device;
-  auto pool = Pool<Layout>::create(geometry, pool_sizes(geometry, 8, 64, 600), {}, &device);
+  auto pool = Pool<Layout>::create(geometry, pool_sizes(geometry, 208, 64, 600), {}, &device);
   REQUIRE(pool);
   auto const bytes = [&](Plan const& plan) {
     std::size_t const before = device.uploaded_bytes;
-    REQUIRE(pool->apply(plan));
+    REQUIRE(pool->apply(kvcache_test::in_order(plan)));
     return device.uploaded_bytes - before;
   };
   auto const decode = [] {
@@ -185,7 +186,7 @@ TEST_CASE("Pool: moves run one after the other, in both sections of every tile",
         }
       }
     }
-    REQUIRE(pool->apply(plan));
+    REQUIRE(pool->apply(kvcache_test::in_order(plan)));
     REQUIRE(bytes_of(*pool) == want);
   }
 }
@@ -202,7 +203,7 @@ TEST_CASE("Pool: rows move before pages are copied, and entries are written befo
   set_table(plan, 0, 0, {2});
   plan.moves = {{PageId{1}, PageId{2}, 3, 0}};
   plan.copies = {{PageId{2}, PageId{3}, 1}};
-  REQUIRE(pool->apply(plan));
+  REQUIRE(pool->apply(kvcache_test::in_order(plan)));
   CHECK(std::vector<std::byte>(pool->page(PageId{3}), pool->page(PageId{3}) + 48) == moved);
 }
 
@@ -218,7 +219,7 @@ TEST_CASE("Pool: a token of a tree sees itself and its ancestors", "[pool][launc
   //     \ 2 - 5
   add_tree(plan, 1, 7, {-1, 0, 0, 1, -1, 2, 4});
   add_chunk(plan, 2, 0, 1);
-  REQUIRE(pool->apply(plan));
+  REQUIRE(pool->apply(kvcache_test::in_order(plan)));
   CHECK(masks_of(*pool, 0, 12) ==
         std::vector<std::uint64_t>{
           0, 0, 0b1, 0b11, 0b101, 0b1011, 0b10000, 0b100101, 0b1010000, 0, 0, 0});
@@ -231,7 +232,7 @@ TEST_CASE("Pool: a token of a tree sees itself and its ancestors", "[pool][launc
   std::iota(parents.begin(), parents.end(), -1);
   add_tree(chain, 1, 0, parents);
   chain.slot = 1;
-  REQUIRE(pool->apply(chain));
+  REQUIRE(pool->apply(kvcache_test::in_order(chain)));
   for (std::size_t i = 0; i < 64; ++i) {
     CHECK(masks_of(*pool, 1, 64)[i] == ~std::uint64_t{0} >> (63 - i));
   }
@@ -239,7 +240,7 @@ TEST_CASE("Pool: a token of a tree sees itself and its ancestors", "[pool][launc
 
   Plan plain;
   add_chunk(plain, 0, 2, 1);
-  REQUIRE(pool->apply(plain));
+  REQUIRE(pool->apply(kvcache_test::in_order(plain)));
   CHECK(masks_of(*pool, 0, 200) == std::vector<std::uint64_t>(200, 0));
   CHECK(masks_of(*pool, 2, 200) == std::vector<std::uint64_t>(200, 0));  // a slot without a step
   CHECK(pool->view(0).token_mask == view.token_mask);

@@ -33,7 +33,7 @@ struct Fixture {
   Fixture()
   {
     std::memset(pool.page(PageId{1}), 0x3c, pool.footprint().page_bytes() * 4);
-    REQUIRE(pool.apply(good()));
+    REQUIRE(pool.apply(kvcache_test::in_order(good())));
     before = bytes_of(pool);
     table_before = tables();
   }
@@ -62,7 +62,7 @@ struct Fixture {
 
   void refused(Plan const& plan, char const* field, std::int64_t value, std::int64_t limit)
   {
-    auto const applied = pool.apply(plan);
+    auto const applied = pool.apply(kvcache_test::in_order(plan));
     REQUIRE_FALSE(applied);
     CHECK(applied.error().why == Why::bad_config);
     CHECK(std::string(applied.error().field) == field);
@@ -96,7 +96,7 @@ TEST_CASE_METHOD(Fixture,
   refused(with({RowId{0}, 0, 1, 2}), "plan.tables.ids_at", 2, 2);
   refused(with({RowId{0}, 0, 2, 1}), "plan.tables.ids_at", 1, 2);
   refused(with({RowId{0}, 0, 2, top}), "plan.tables.ids_at", top, 2);
-  CHECK(pool.apply(good()));
+  CHECK(pool.apply(kvcache_test::in_order(good())));
 }
 
 TEST_CASE_METHOD(Fixture,
@@ -113,7 +113,7 @@ TEST_CASE_METHOD(Fixture,
       refused(copies, "plan.copies", id, 4);
     }
   }
-  CHECK(pool.apply(good()));
+  CHECK(pool.apply(kvcache_test::in_order(good())));
 }
 
 TEST_CASE_METHOD(Fixture, "Pool: a plan with a bad copy is refused whole", "[pool][plan_check]")
@@ -125,7 +125,7 @@ TEST_CASE_METHOD(Fixture, "Pool: a plan with a bad copy is refused whole", "[poo
   refused(plan, "plan.copies.rows", 5, 4);
   plan.copies[1] = {PageId{4}, PageId{3}, -1};
   refused(plan, "plan.copies.rows", -1, 4);
-  CHECK(pool.apply(good()));
+  CHECK(pool.apply(kvcache_test::in_order(good())));
 }
 
 TEST_CASE_METHOD(Fixture, "Pool: a plan with a bad chunk is refused whole", "[pool][plan_check]")
@@ -154,7 +154,7 @@ TEST_CASE_METHOD(Fixture, "Pool: a plan with a bad chunk is refused whole", "[po
   refused(slack, "plan.chunks.slack", 4, 3);
   slack.chunks[1].slack = -1;
   refused(slack, "plan.chunks.slack", -1, 3);
-  CHECK(pool.apply(good()));
+  CHECK(pool.apply(kvcache_test::in_order(good())));
 }
 
 TEST_CASE_METHOD(Fixture, "Pool: a plan with a bad move is refused whole", "[pool][plan_check]")
@@ -173,7 +173,7 @@ TEST_CASE_METHOD(Fixture, "Pool: a plan with a bad move is refused whole", "[poo
     refused(with({PageId{1}, PageId{2}, row, 1}), "plan.moves.row", row, 4);
     refused(with({PageId{1}, PageId{2}, 1, row}), "plan.moves.row", row, 4);
   }
-  CHECK(pool.apply(with({PageId{4}, PageId{4}, 3, 0})));
+  CHECK(pool.apply(kvcache_test::in_order(with({PageId{4}, PageId{4}, 3, 0}))));
 }
 
 TEST_CASE_METHOD(Fixture, "Pool: a plan with a bad tree is refused whole", "[pool][plan_check]")
@@ -200,8 +200,9 @@ TEST_CASE_METHOD(Fixture, "Pool: a plan with a bad tree is refused whole", "[poo
           1);
   Plan slack = with(3, 0, {-1, 0, 0});
   slack.chunks[1].slack = 1;  // behind open drafts
-  CHECK(pool.apply(slack));
-  CHECK(pool.apply(with(3, 1, {9, -1, 0, 1})));  // what no chunk names may be anything
+  CHECK(pool.apply(kvcache_test::in_order(slack)));
+  CHECK(pool.apply(
+    kvcache_test::in_order(with(3, 1, {9, -1, 0, 1}))));  // what no chunk names may be anything
 }
 
 TEST_CASE("Pool: a tree of more tokens than a mask has bits is refused", "[pool][plan_check]")
@@ -212,9 +213,9 @@ TEST_CASE("Pool: a tree of more tokens than a mask has bits is refused", "[pool]
   add_chunk(plan, 0, 0, 64);
   plan.chunks[0].parents_at = 0;
   plan.parents.assign(std::vector<Index>(100, -1));
-  CHECK(pool->apply(plan));
+  CHECK(pool->apply(kvcache_test::in_order(plan)));
   plan.chunks[0].tokens = 65;
-  auto const applied = pool->apply(plan);
+  auto const applied = pool->apply(kvcache_test::in_order(plan));
   REQUIRE_FALSE(applied);
   CHECK(std::string(applied.error().field) == "plan.chunks.tokens");
   CHECK(applied.error().value == 65);
@@ -235,5 +236,5 @@ TEST_CASE_METHOD(Fixture,
   add_chunk(plan, 1, 0, 1);
   add_chunk(plan, 1, 0, 1);
   refused(plan, "plan.chunks", 4, 3);
-  CHECK(pool.apply(good()));
+  CHECK(pool.apply(kvcache_test::in_order(good())));
 }

@@ -61,7 +61,8 @@ TEST_CASE("Pool: plans that went through bytes give the same bytes and tables",
   Plan received;
   for (int step = 0; step < 200; ++step) {
     CAPTURE(step);
-    Plan const plan = kvcache_test::random_plan(random, sizes);
+    Plan plan = kvcache_test::random_plan(random, sizes);
+    plan.step = StepId{static_cast<std::uint64_t>(step + 1) << 40 | (plan.step.value & 0xffffffU)};
     REQUIRE(serialise(plan, bytes));
     REQUIRE(parse_plan(bytes, received));
     REQUIRE(first->apply(plan));

@@ -8,6 +8,7 @@
 #include <kvcache/device/host_device.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <utility>
@@ -26,6 +27,17 @@ class DeferringDevice : public kvcache::Device {
       work();
     }
     waiting_.clear();
+    ++syncs_;
+  }
+  void mark(std::uint32_t number, kvcache::StreamRef) noexcept override
+  {
+    marks_[number] = syncs_ + 1;
+  }
+  void wait(std::uint32_t number) noexcept override
+  {
+    if (marks_[number] > syncs_) {
+      sync();
+    }
   }
 
   [[nodiscard]] std::byte* allocate(std::size_t bytes) noexcept override
@@ -78,6 +90,8 @@ class DeferringDevice : public kvcache::Device {
  private:
   kvcache::HostDevice host_;
   std::vector<std::function<void()>> waiting_;
+  std::uint64_t syncs_ = 0;
+  std::uint64_t marks_[num_marks]{};  // passed by the sync of this number
 };
 
 }  // namespace kvcache_test

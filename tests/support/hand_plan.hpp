@@ -30,6 +30,15 @@ inline kvcache::ControlOptions pool_sizes(kvcache::Geometry const& g,
   return options;
 }
 
+/// The plan with a number behind all before, and the stream that its slot is of, as control would number it.
+[[nodiscard]] inline kvcache::Plan in_order(kvcache::Plan plan)
+{
+  static std::uint64_t steps = 0;
+  plan.step = kvcache::StepId{++steps};
+  plan.stream = kvcache::StreamId{plan.slot / 3};
+  return plan;
+}
+
 /// Entries of `row` from `first` on become `pages`.
 inline void set_table(kvcache::Plan& plan,
                       std::uint32_t row,

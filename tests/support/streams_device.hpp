@@ -8,6 +8,7 @@
 #include <kvcache/device/host_device.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <utility>
@@ -24,6 +25,8 @@ class StreamsDevice : public kvcache::Device {
   bool forgets =
     false;  ///< the fault: what is asked for later does not wait for what was joined; memory does
 
+  bool waits_for_nothing = false;  ///< the fault: the host goes on before a mark was passed
+
   ~StreamsDevice() override { world.finish(own()); }
 
   [[nodiscard]] bool captures(kvcache::StreamRef) noexcept override { return graph; }
@@ -34,6 +37,18 @@ class StreamsDevice : public kvcache::Device {
     } else if (stream.handle != nullptr) {
       world.wait(own(), world.record(stream.handle));
       asked_ = true;
+    }
+  }
+  void mark(std::uint32_t number, kvcache::StreamRef stream) noexcept override
+  {
+    if (!graph) {
+      marks_[number] = world.record(stream.handle != nullptr ? stream.handle : own());
+    }
+  }
+  void wait(std::uint32_t number) noexcept override
+  {
+    if (marks_[number].stream != nullptr && !waits_for_nothing) {
+      world.finish(marks_[number]);
     }
   }
   [[nodiscard]] std::byte* allocate(std::size_t bytes) noexcept override
@@ -106,6 +121,7 @@ class StreamsDevice : public kvcache::Device {
   }
 
   kvcache::HostDevice host_;
+  StreamWorld::Mark marks_[num_marks]{};
   bool asked_ = false;
   std::vector<StreamWorld::Mark> joined_;  // of a device that forgets
 };

@@ -97,7 +97,7 @@ void check_round_trip(std::int32_t lanes)
   set_table(prefill, 0, 0, {1});
   add_chunk(prefill, 2, 0, 11);
   add_chunk(prefill, 0, 0, 3);
-  REQUIRE(pool->apply(prefill));
+  REQUIRE(pool->apply(kvcache_test::in_order(prefill)));
   append_all<Layout, U>(pool->view(), lanes);
   CHECK(count_wrong(pool->view()) == 0);
 
@@ -105,7 +105,7 @@ void check_round_trip(std::int32_t lanes)
   set_table(decode, 2, 3, {9});
   add_chunk(decode, 2, 11, 2);
   add_chunk(decode, 0, 3, 1);
-  REQUIRE(pool->apply(decode));
+  REQUIRE(pool->apply(kvcache_test::in_order(decode)));
   append_all<Layout, U>(pool->view(), lanes);
   CHECK(count_wrong(pool->view()) == 0);
   CHECK(pool->view().index(1) == 12);
@@ -136,7 +136,7 @@ TEST_CASE("BatchView: append rounds to nearest even, as the element type does",
   Plan plan;
   set_table(plan, 0, 0, {1});
   add_chunk(plan, 0, 0, 1);
-  REQUIRE(pool->apply(plan));
+  REQUIRE(pool->apply(kvcache_test::in_order(plan)));
   std::vector<float> k(16, 1.0F + 0x1p-11F);  // a tie: down to even
   std::vector<float> v(16, 1.0F + 0x3p-11F);  // a tie: up to even
   auto const kv = pool->view();
@@ -167,7 +167,7 @@ TEST_CASE("BatchView: chunks and tokens are those of the plan", "[view][batch_vi
   set_table(plan, 1, 0, {4});
   add_chunk(plan, 3, 7, 4);
   add_chunk(plan, 1, 0, 1);
-  REQUIRE(pool->apply(plan));
+  REQUIRE(pool->apply(kvcache_test::in_order(plan)));
   auto const kv = pool->view();
   REQUIRE(kv.num_tokens() == 5);
   REQUIRE(kv.num_chunks() == 2);
@@ -191,7 +191,7 @@ TEST_CASE("BatchView: tiles and rows of the last one, at and around the page's e
   Plan plan;
   set_table(plan, 0, 0, {1, 2, 3});
   add_chunk(plan, 0, 0, 9);
-  REQUIRE(pool->apply(plan));
+  REQUIRE(pool->apply(kvcache_test::in_order(plan)));
   auto const kv = pool->view();
   struct Want {
     Index length, tiles, last_rows;
@@ -235,16 +235,16 @@ TEST_CASE("BatchView: padding stores nothing and has no tiles", "[view][batch_vi
   Plan plan;
   set_table(plan, 0, 0, {1, 2});
   add_chunk(plan, 0, 0, 6);
-  REQUIRE(pool->apply(plan));
+  REQUIRE(pool->apply(kvcache_test::in_order(plan)));
   check_padding(6);
 
   // A captured graph visits as many tokens as the largest step had: those of the step before are padding now.
   Plan smaller;
   add_chunk(smaller, 0, 6, 2);
-  REQUIRE(pool->apply(smaller));
+  REQUIRE(pool->apply(kvcache_test::in_order(smaller)));
   CHECK(pool->view().index(1) == 7);
   check_padding(2);
-  REQUIRE(pool->apply(plan));
+  REQUIRE(pool->apply(kvcache_test::in_order(plan)));
   CHECK(pool->view().index(5) == 5);
   check_padding(6);
 }
@@ -259,7 +259,7 @@ TEST_CASE("BatchView: a table entry that is no page reads zeros and stores nothi
   Plan plan;
   set_table(plan, 0, 0, {1});
   add_chunk(plan, 0, 0, 1);
-  REQUIRE(pool->apply(plan));
+  REQUIRE(pool->apply(kvcache_test::in_order(plan)));
   auto kv = pool->view();
   std::vector<float> const row(16, 1.0F);
   auto const before = bytes_of(*pool);
@@ -295,7 +295,7 @@ TEST_CASE("BatchView: an append writes its one row and no other byte", "[view][b
   Plan plan;
   set_table(plan, 1, 0, {4, 2, 5});
   add_chunk(plan, 1, 0, 12);
-  REQUIRE(pool->apply(plan));
+  REQUIRE(pool->apply(kvcache_test::in_order(plan)));
   auto const kv = pool->view();
   std::vector<float> const row(16, 1.0F);
   constexpr std::uint32_t pages[3] = {4, 2, 5};

@@ -21,7 +21,7 @@
 ///
 /// Memory is taken and given back in the order of the own stream, from a pool of the device's own, where the driver has such
 /// pools; elsewhere by `cudaMalloc` and `cudaFree`, which may wait for the device, as `cudaHostAlloc` may when a plan needs a
-/// larger staging buffer than any before. Nothing else here waits.
+/// larger staging buffer than any before. `wait` waits where it must. Nothing else here does.
 ///
 /// After a call that failed nothing more is asked of the runtime, and `status` says which it was.
 ///
@@ -77,6 +77,34 @@ class CudaMemory : public Device {
     status_.check(cudaStreamWaitEvent(own_.get(), joined_.get(), cudaEventWaitDefault),
                   "cudaStreamWaitEvent");
     announce();
+  }
+
+  void mark(std::uint32_t number, StreamRef stream) noexcept override
+  {
+    if (status_.failed() || captures(stream)) {
+      return;
+    }
+    detail::OnCudaDevice const here(ordinal_, status_);
+    detail::CudaEvent& mark = marks_[number];
+    bool const made = mark.get() != nullptr ||
+                      status_.check(cudaEventCreateWithFlags(mark.out(), cudaEventDisableTiming),
+                                    "cudaEventCreateWithFlags");
+    if (made) {
+      status_.check(
+        cudaEventRecord(mark.get(), stream.handle != nullptr ? as_cuda(stream) : own_.get()),
+        "cudaEventRecord");
+    }
+  }
+  void wait(std::uint32_t number) noexcept override
+  {
+    if (status_.failed() || marks_[number].get() == nullptr) {
+      return;
+    }
+    detail::OnCudaDevice const here(ordinal_, status_);
+    if (!detail::has_passed(marks_[number], status_) && !status_.failed()) {
+      detail::BesideCaptures const beside;
+      status_.check(cudaEventSynchronize(marks_[number].get()), "cudaEventSynchronize");
+    }
   }
 
   [[nodiscard]] std::byte* allocate(std::size_t bytes) noexcept override
@@ -201,8 +229,9 @@ class CudaMemory : public Device {
   detail::CudaStatus status_;
   detail::CudaMemPool pool_;
   detail::CudaStream own_;
-  detail::CudaEvent ready_;   // of the own stream
-  detail::CudaEvent joined_;  // of the stream that was joined last
+  detail::CudaEvent ready_;             // of the own stream
+  detail::CudaEvent joined_;            // of the stream that was joined last
+  detail::CudaEvent marks_[num_marks];  // made when they are noted first
   detail::CudaStaging staging_;
   bool announced_ = false;  // the own stream may not have passed `ready_`
 };

@@ -57,6 +57,13 @@ class Device {
   /// The host does not wait.
   virtual void join(StreamRef /*stream*/) noexcept {}
 
+  /// Notes where `stream` is now as mark `number`, below `num_marks`; nothing where a graph captures it. What a device does at
+  /// once needs neither this nor `wait`.
+  virtual void mark(std::uint32_t /*number*/, StreamRef /*stream*/) noexcept {}
+  /// The host waits until mark `number`, as it was noted last, has been passed: what was asked for before it has happened.
+  virtual void wait(std::uint32_t /*number*/) noexcept {}
+  static constexpr std::uint32_t num_marks = 16;
+
   /// Copies host bytes to the device. **Stream** ordered. **Pre** `source` stays as it is until the stream has passed.
   virtual void upload(std::byte* target,
                       void const* source,

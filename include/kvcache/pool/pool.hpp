@@ -16,6 +16,7 @@
 #include <kvcache/pool/page_shape.hpp>
 #include <kvcache/pool/plan_block.hpp>
 #include <kvcache/pool/plan_check.hpp>
+#include <kvcache/pool/plan_order.hpp>
 #include <kvcache/pool/staging.hpp>
 #include <kvcache/pool/storage.hpp>
 #include <kvcache/view/batch_view.hpp>
@@ -47,14 +48,30 @@ class Pool {
  public:
   using View = BatchView<Layout>;
 
-  /// **Pre** `geometry` and `options` went through `complete`. `device` outlives the pool; null: the host. The pool
+  /// `options` are those of the control whose plans it applies. `device` outlives the pool; null: the host. The pool
   /// outlives its work on the device.
-  /// **Errors** a field that cannot work; `no_memory` with the bytes asked for; `device_failed`.
-  [[nodiscard]] static Result<Pool> create(Geometry const& geometry,
-                                           ControlOptions const& options,
+  /// **Errors** a field that cannot work, or that geometry and options disagree on; `no_memory` with the bytes asked for;
+  /// `device_failed`.
+  [[nodiscard]] static Result<Pool> create(Geometry geometry,
+                                           ControlOptions options,
                                            Storage storage = {},
                                            Device* device = nullptr)
   {
+    Error wrong{};
+    geometry = Layout::complete(geometry, wrong);
+    if (wrong.why == Why::ok) {
+      wrong = options.complete();
+    }
+    if (wrong.why == Why::ok && options.page_tokens != geometry.page_tokens) {
+      wrong = {Why::bad_config,
+               "page_tokens",
+               options.page_tokens,
+               "of the options must be those of the geometry, which are",
+               geometry.page_tokens};
+    }
+    if (wrong.why != Why::ok) {
+      return wrong;
+    }
     Footprint const footprint = Layout::footprint(geometry);
     if (Error const error = footprint.validate(options.pages); error.why != Why::ok) {
       return error;
@@ -63,8 +80,11 @@ class Pool {
       return error;
     }
     Pool pool(geometry, options, device);
-    bool const made =
-      detail::memory_sufficed_for([&] { pool.write_layer_offsets(); }) && pool.allocate(storage);
+    bool const made = detail::memory_sufficed_for([&] {
+                        pool.write_layer_offsets();
+                        pool.order_ = detail::PlanOrder(options);
+                      }) &&
+                      pool.allocate(storage);
     if (auto const works = pool.checked(); !works) {
       return works.error();
     }
@@ -88,6 +108,7 @@ class Pool {
         meta_(std::exchange(other.meta_, nullptr)),
         owns_arena_(other.owns_arena_),
         latest_(other.latest_),
+        order_(std::move(other.order_)),
         layer_offsets_(std::move(other.layer_offsets_))
   {
     for (std::uint32_t slot = 0; slot < Plan::num_slots; ++slot) {
@@ -150,46 +171,29 @@ class Pool {
   }
 
   /// Brings tables and pages to where the step's kernels expect them: `upload`, then `launch`.
-  /// **Pre** the step of the slot's plan before is over: the stream has passed it, or `abandon` was told. **Stream** ordered on
-  /// `stream`; does not wait. **Cost** O(plan + bytes copied); one upload and four launches. A slot's first plan, and one
+  /// **Pre** the step of the slot's plan before is over: it was committed, or `abandon` was told. **Stream** ordered on `stream`;
+  /// waits only where the device has not come to that plan yet. **Cost** O(plan + bytes copied); one upload and four launches. A slot's first plan, and one
   /// larger than all before it, take memory and one upload more.
-  /// **Errors** a plan that is not for a pool of this shape is refused whole; `no_memory`, and `busy` where a graph captures
+  /// **Errors** a plan that is not for a pool of this shape, came before, came too late, is in the slot of another stream, or names a row
+  /// or a page twice is refused whole: a sender that lies, or a transport that repeats itself, harms no memory; `no_memory`, and `busy` where a graph captures
   /// the stream and there was none taken before, nothing changed; `device_failed`, and what has been written is not known.
   [[nodiscard]] Result<Done> apply(Plan const& plan, StreamRef stream = {})
   {
-    if (auto done = upload(plan, stream); !done) {
+    if (auto done = bring(plan, stream); !done) {
       return done;
     }
     launch(plan.slot, stream);
     return checked();
   }
   /// The part of `apply` that reads the plan. A graph that captured it brings what the slot's buffer holds at each replay, until
-  /// the slot's memory grows.
+  /// the slot's memory grows, whatever is abandoned; of its replays the pool knows nothing: bring the slot's next plan when they have run.
   [[nodiscard]] Result<Done> upload(Plan const& plan, StreamRef stream = {})
   {
-    if (Error const error = detail::check(plan, options_); error.why != Why::ok) {
-      return error;
+    auto done = bring(plan, stream);
+    if (done) {
+      device().mark(plan.slot, stream);
     }
-    Slot& slot = slots_[plan.slot];
-    detail::MetaMap const meta = meta_map();
-    detail::PageShape const pages = page_shape();
-    detail::BlockMap const block(plan, pages.records(), slot.tokens, slot.masked);
-    if (auto room = make_room(plan.slot, block.bytes, stream); !room) {
-      return room;
-    }
-    write_block(plan,
-                block,
-                {.slot = meta.slot(meta_, plan.slot),
-                 .table = reinterpret_cast<std::int32_t*>(meta_ + meta.table_at()),
-                 .row_pages = options_.row_pages(),
-                 .lengths = reinterpret_cast<Index*>(meta_ + meta.lengths_at()),
-                 .pages = pages},
-                slot.staging.host());
-    slot.staging.upload(device(), block.bytes, stream);
-    slot.tokens = block.tokens;
-    slot.masked = block.masked_now;
-    latest_ = plan.slot;
-    return checked();
+    return done;
   }
   /// The part of `apply` that the device does by itself: a graph that captured it does what the slot's upload before the
   /// replay asks for, whatever the plan. **Pre** `slot < Plan::num_slots`, and it had an upload.
@@ -200,13 +204,14 @@ class Pool {
     device().move_rows(cell, stream);
     device().copy_pages(cell, stream);
     device().count_up(cell, stream);
+    device().mark(slot, stream);
   }
-  /// The step of the slot's plan ends, and `stream` may not have passed it. The host does not wait; what is asked for later,
-  /// on any stream, does.
+  /// The step of the slot's plan ends, and `stream` may not have passed it. The host does not wait now; what is asked for later,
+  /// on any stream, does, and so does the host when it brings the slot's next plan. **Pre** `slot < Plan::num_slots`.
   void abandon(std::uint32_t slot, StreamRef stream) noexcept
   {
     device().join(stream);
-    slots_[slot].staging.abandon();
+    order_.abandon(slot);
   }
 
   /// What the kernels of the step applied last see.
@@ -267,12 +272,44 @@ class Pool {
                                  map_.value_elements() * element);
   }
 
+  /// `upload` without its mark.
+  [[nodiscard]] Result<Done> bring(Plan const& plan, StreamRef stream)
+  {
+    if (Error const error = detail::check(plan, options_); error.why != Why::ok) {
+      return error;
+    }
+    if (Error const error = order_.check(plan); error.why != Why::ok) {
+      return error;
+    }
+    Slot& slot = slots_[plan.slot];
+    detail::MetaMap const meta = meta_map();
+    detail::PageShape const pages = page_shape();
+    detail::BlockMap const block(plan, pages.records(), slot.tokens, slot.masked);
+    if (auto room = make_room(plan.slot, block.bytes, stream); !room) {
+      return room;
+    }
+    write_block(plan,
+                block,
+                {.slot = meta.slot(meta_, plan.slot),
+                 .table = reinterpret_cast<std::int32_t*>(meta_ + meta.table_at()),
+                 .row_pages = options_.row_pages(),
+                 .lengths = reinterpret_cast<Index*>(meta_ + meta.lengths_at()),
+                 .pages = pages},
+                slot.staging.host());
+    slot.staging.upload(device(), block.bytes, stream);
+    order_.note(plan);
+    slot.tokens = block.tokens;
+    slot.masked = block.masked_now;
+    latest_ = plan.slot;
+    return checked();
+  }
   /// The slot's memory holds `bytes`, or what is usual, and its host buffer may be written.
   [[nodiscard]] Result<Done> make_room(std::uint32_t number, std::size_t bytes, StreamRef stream)
   {
     detail::Staging& staging = slots_[number].staging;
+    device().wait(number);  // nothing that was asked for reads the slot's memory
     if (bytes <= staging.capacity() && staging.capacity() != 0) {
-      return staging.renew(device()) ? Result<Done>(Done{}) : no_room(staging.capacity());
+      return Done{};
     }
     if (device().captures(stream)) {
       return Error{Why::busy,
@@ -352,6 +389,7 @@ class Pool {
   std::byte* meta_ = nullptr;
   bool owns_arena_ = true;
   std::uint32_t latest_ = 0;  // slot of the plan applied last
+  detail::PlanOrder order_;
   Slot slots_[Plan::num_slots];
   List<std::uint32_t> layer_offsets_;  // kept: their upload may read them late
 };
