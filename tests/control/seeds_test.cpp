@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks whose look-ups have different secrets agree on everything but the reasons for misses: on ids, plans, digests and events.
+// B-001. Ranks whose look-ups have different secrets agree on everything but the reasons for misses: on ids, plans, digests and events.
 // KVCACHE_SEEDS_OPS sets how many random operations (default 30,000; before a release 1,000,000).
 #include <kvcache/control/plan_bytes.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys that a stranger makes with this source in hand, and without the secret: in a table as `IdTable` has it they cost
+// B-001. Keys that a stranger makes with this source in hand, and without the secret: in a table as `IdTable` has it they cost
 // no more steps than random ones.
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/keyed_hash.hpp>

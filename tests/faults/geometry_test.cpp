@@ -14,6 +14,7 @@
 
 #include "faults/subject.hpp"
 #include "support/catch.hpp"
+#include "support/hand_plan.hpp"
 
 using namespace kvcache_test;
 using kvcache::Index;
@@ -367,7 +368,9 @@ TEST_CASE("B-101 the fill of the last page is not checked", "[faults][geometry]"
   kvcache::Geometry const geometry{.layers = 1, .kv_heads = 1, .head_dim = 8, .page_tokens = 4};
   auto pool = kvcache::Pool<Layout>::create(geometry, sizes());
   REQUIRE(pool.has_value());
-  auto const own = [&](kvcache::Plan const& plan) { return pool->apply(plan).has_value(); };
+  auto const own = [&](kvcache::Plan const& plan) {
+    return pool->apply(kvcache_test::in_order(plan)).has_value();
+  };
   CHECK(wrong_answers(own) == 0);
   // The fault: pages and copies are looked at, fills are not.
   auto const lax = [](kvcache::Plan const& plan) {
@@ -380,10 +383,10 @@ TEST_CASE("B-101 the fill of the last page is not checked", "[faults][geometry]"
   CHECK(wrong_answers(lax) > 0);
 
   // A refused plan leaves the pool as it was.
-  REQUIRE(pool->apply(good_plan()).has_value());
+  REQUIRE(pool->apply(kvcache_test::in_order(good_plan())).has_value());
   auto const view = pool->view();
   for (kvcache::Plan const& plan : impossible_plans()) {
-    auto const refused = pool->apply(plan);
+    auto const refused = pool->apply(kvcache_test::in_order(plan));
     REQUIRE_FALSE(refused.has_value());
     CHECK(refused.error().field[0] != '\0');
     CHECK(view.segment.table[4] == 3);
