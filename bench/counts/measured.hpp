@@ -26,6 +26,13 @@ struct Count {
   std::uint64_t operations = 1;  // that the instructions are divided by
 };
 
+/// Tells the compiler that `value` is used.
+template <class T>
+void keep(T const& value)
+{
+  asm volatile("" : : "r,m"(&value) : "memory");
+}
+
 /// Runs `work()`, which callgrind sees and nothing else.
 template <class Work>
 Count measured(Work&& work)
