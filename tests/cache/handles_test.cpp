@@ -157,3 +157,21 @@ TEST_CASE("Pin: keeps a prefix while it lives, and is harmless after the cache",
   cache.reset();
   CHECK(last.id() != PinId{});
 }
+
+TEST_CASE("KVCache: handles of a cache that was moved over know when it is gone",
+          "[cache][handles]")
+{
+  Cache a = make_cache(8);
+  Sequence const first = prefilled(a, {1, 2, 3});
+  Sequence second;
+  {
+    Cache b = make_cache(8);
+    second = prefilled(b, {1, 2});
+    a = std::move(b);
+    CHECK(second.length() == 2);
+  }
+  CHECK(first.length() == 0);  // its cache is gone
+  CHECK(second.length() == 2);
+  CHECK(a.stats().sequences == 1);
+  CHECK(a.check_invariants());
+}

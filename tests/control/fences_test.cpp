@@ -153,3 +153,76 @@ TEST_CASE("Fences: the table row of a dropped step's sequence waits for the step
   CHECK(p.open({.tokens = Tokens{1, 2, 3}}));
   check_sound(p);
 }
+
+TEST_CASE("Fences: a page that steps of two streams read waits for both", "[control]")
+{
+  Plane p = make_plane(6);
+  SequenceId const x = prefilled(p, numbers(1, 8));  // two pages are cached
+  SequenceId const y = open_on(p, {1, 2, 3, 4, 5, 6, 7, 8, 10}, other_stream);
+  StepId const one = fly(p, x, {9});
+  StepId const two = fly(p, y, {10}, other_stream);
+  REQUIRE(p.close(x));
+  REQUIRE(p.close(y));
+
+  // Two pages are free, and one waits that the own stream's step wrote; the cached ones are read by both.
+  for (std::uint32_t s = 0; s < 2; ++s) {
+    SequenceId const z = open_on(p, numbers(100, 115), StreamId{s});
+    auto const step = p.begin(StreamId{s});
+    REQUIRE(step);
+    auto const added = p.add(*step, z, {.tokens = numbers(100, 115)});
+    REQUIRE_FALSE(added);
+    CHECK(added.error().evictable == 0);
+    REQUIRE(p.drop(*step));
+    REQUIRE(p.close(z));
+  }
+  REQUIRE(p.commit(one));
+  check_sound(p);
+  SequenceId const z = open_on(p, numbers(100, 115), other_stream);
+  auto const step = p.begin(other_stream);
+  CHECK(
+    p.add(*step, z, {.tokens = numbers(100, 115)}));  // what is left to read is its own stream's
+  REQUIRE(p.drop(*step));
+  REQUIRE(p.commit(two));
+  check_sound(p);
+}
+
+TEST_CASE("Fences: a page that a copy holds too is not written while another stream reads it",
+          "[control]")
+{
+  Plane p = make_plane(16);
+  SequenceId const x = open(p, numbers(1, 8));
+  p.forget(Domain{});  // its pages are in no tree
+  append(p, x, numbers(1, 8));
+  SequenceId const z = fork(p, x);
+  REQUIRE(*p.truncate(x, 6) == 6);
+  SequenceId const y = fork(p, x);
+  PageId const shared = p.table(x)[1];
+  fly(p, z, {9}, other_stream);  // reads rows 0 to 7
+  REQUIRE(p.close(z));
+  fly(p, y, {7});  // copies two rows, and keeps the page for that
+
+  StepId const step = fly(p, x, {8});  // row 6
+
+  CHECK(p.table(x)[1] != shared);
+  CHECK(p.plan(step).copies.size() == 1);
+  check_sound(p);
+}
+
+TEST_CASE("Fences: they begin at the oldest of two steps, wherever its object lies", "[control]")
+{
+  Plane p = make_plane(7);
+  SequenceId const x = prefilled(p, numbers(1, 8));  // two pages are cached
+  SequenceId const y = prefilled(p, numbers(21, 22));
+  StepId const one = fly(p, y, {23});
+  fly(p, x, {9});  // reads the cached pages
+  REQUIRE(p.commit(one));
+  fly(p, y, {24});  // in the object of step one, before or behind step two's
+  REQUIRE(p.close(x));
+
+  SequenceId const z = open_on(p, numbers(100, 115), other_stream);
+  auto const step = p.begin(other_stream);
+  auto const added = p.add(*step, z, {.tokens = numbers(100, 115)});  // four pages; three are free
+  REQUIRE_FALSE(added);
+  CHECK(added.error().evictable == 0);
+  check_sound(p);
+}

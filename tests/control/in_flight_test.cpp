@@ -130,3 +130,86 @@ TEST_CASE(
   CHECK(cached_rows(p, {21, 22, 23, 24, 0}) == 4);
   check_sound(p);
 }
+
+TEST_CASE(
+  "In flight: a chunk behind drafts copies the page where it may begin, and no more rows than a "
+  "page has",
+  "[control]")
+{
+  Plane p = make_plane(16);
+  SequenceId const s = prefilled(p, numbers(1, 5));
+  fork(p, s);  // shares the part page
+  StepId const one = begin(p);
+  add_draft(p, one, s, {6, 7, 8, 9});  // copies it
+  REQUIRE(p.submit(one));
+  SequenceId const g = fork(p, s);  // five rows, the last one in the copy
+  PageId const copy = p.table(s)[1];
+  REQUIRE(p.table(g)[1] == copy);
+
+  StepId const two = begin(p);
+  add(p, two, s, {12});          // row 9 at most, row 5 at least
+  CHECK(p.table(s)[1] != copy);  // g reads it
+  REQUIRE(p.submit(two));
+
+  REQUIRE(p.plan(two).copies.size() == 1);
+  CHECK(p.plan(two).copies[0].source == copy);
+  CHECK(p.plan(two).copies[0].rows == 4);
+  CHECK(p.plan(two).chunks[0].first_index == 9);
+  CHECK(p.plan(two).chunks[0].slack == 4);
+  check_sound(p);
+}
+
+TEST_CASE("In flight: a sequence of a dropped step is as idle as before", "[control]")
+{
+  Plane p = make_plane(16);
+  SequenceId const a = prefilled(p, numbers(1, 6));
+  SequenceId const b = prefilled(p, numbers(11, 16));
+  StepId const one = begin(p);
+  add(p, one, a, {7});
+  REQUIRE(p.submit(one));
+  StepId const two = begin(p);
+  add(p, two, b, {17});
+  REQUIRE(p.drop(two));
+
+  std::vector<SequenceId> const ids{b};
+  std::vector<Index> const parents{0};
+  CHECK(p.reorder(ids, parents));
+  check_sound(p);
+}
+
+TEST_CASE(
+  "In flight: behind drafts that may be refused a shared page before the last one is copied",
+  "[control]")
+{
+  Plane p = make_plane(16);
+  SequenceId const s = prefilled(p, numbers(1, 3));
+  StepId const one = begin(p);
+  add_draft(p, one, s, {4, 5});  // row 3 in place, row 4 in a new page
+  REQUIRE(p.submit(one));
+  SequenceId const g = fork(p, s);  // three rows
+  PageId const shared = p.table(s)[0];
+  REQUIRE(p.table(g)[0] == shared);
+  StepId const two = begin(p);
+  add(p, two, s, {6});  // row 5, or row 3 if both drafts are refused
+  CHECK(p.table(s)[0] != shared);
+  check_sound(p);
+}
+
+TEST_CASE("In flight: a row planned by count, in place, needs its name at commit", "[control]")
+{
+  Plane p = make_plane(16);
+  SequenceId const s = prefilled(p, numbers(1, 2));
+  append(p, s, {3});  // arrays have their room
+  REQUIRE(*p.truncate(s, 2) == 2);
+  StepId const step = begin(p);
+  REQUIRE(p.add(step, s, {.count = 1}));
+  REQUIRE(p.submit(step));
+  CHECK_FALSE(p.commit(step));
+  Index const one[] = {1};
+  CHECK_FALSE(p.commit(step, one));
+  Tokens const name{7};
+  Outcome const outcome{.accepted = 1, .tokens = name};
+  REQUIRE(p.commit(step, std::span(&outcome, 1)));
+  CHECK(p.tokens(s)[2] == 7);
+  check_sound(p);
+}

@@ -149,6 +149,7 @@ TEST_CASE("plan_bytes: a refusal names the field and what would be right", "[con
   };
   CHECK(with(0, 5) == Refusal{"plan.magic", 5, 0x4c50564b});
   CHECK(with(4, 2) == Refusal{"plan.version", 2, 1});
+  CHECK(with(4, 0) == Refusal{"plan.version", 0, 1});
   std::int64_t const body = static_cast<std::int64_t>(good.size()) - 48;
   for (std::uint32_t const x : {1000U, nil, nil / 16 + 2}) {  // the last one wraps 32 bits
     CHECK(with(24, x) == Refusal{"plan.tables", x, body / 16});
