@@ -13,6 +13,7 @@
 #include "05_your_policy.hpp"
 #include "conformance/replacement.hpp"
 #include "support/catch.hpp"
+#include "support/fenced_victims.hpp"
 #include "support/random.hpp"
 
 namespace {
@@ -133,6 +134,14 @@ TEST_CASE("BothHalves: keeps the axioms of Allocator, in a pool of any size", "[
       }
     }
     CHECK(good);
+  }
+}
+
+TEST_CASE("KeepAskedAgain: a refused add beside another stream does not change what leaves next",
+          "[examples]")
+{
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    kvcache_test::refused_and_dropped_leave_the_order<KeepAskedAgain>(seed, false);
   }
 }
 

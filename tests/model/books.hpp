@@ -44,6 +44,8 @@ class Books {
   NaiveTree tree;
   std::vector<std::uint32_t> epochs;  // by domain: how often it was forgotten
   std::uint64_t clock = 1;
+  bool flew_before = false;        // a step was open or in flight at the last look ...
+  std::uint64_t flying_since = 0;  // ... and since when
   // By page: sequences that hold it, copies that read it, and whether anyone does.
   std::vector<std::uint32_t> tables;
   std::vector<std::uint32_t> copies;
@@ -134,6 +136,8 @@ class Books {
     std::vector<std::uint32_t> const held_before = held;
     count();
     Moved moved;
+    bool const flying = twin.use_of(kvcache::StreamId{}).steps != 0;
+    flying_since = flying && !flew_before ? clock : flying_since;
     for (std::uint32_t page = 1; page <= setting.pages; ++page) {
       std::uint32_t const holders = twin.holders(kvcache::PageId{page});
       std::uint32_t const known = held[page];
@@ -155,7 +159,13 @@ class Books {
       if (tree.at(page) && held_before[page] != 0 && held[page] == 0) {
         tree.at(page)->idle_since = clock;
       }
+      if (tree.at(page) && held[page] == 0) {
+        bool const flew = (flying || flew_before) && tree.at(page)->idle_since >= flying_since;
+        tree.at(page)->idle_latest =
+          flew ? clock : std::max(tree.at(page)->idle_latest, tree.at(page)->idle_since);
+      }
     }
+    flew_before = flying;
     tree.check();
     check_stats();
     return moved;
@@ -391,7 +401,7 @@ class Books {
     }
     for (std::uint32_t page = 1; page <= setting.pages && missing != 0; ++page) {
       if (tree.at(page) && held[page] == 0 && tree.is_leaf(page) && !was_parent(page, moved)) {
-        require(tree.at(page)->idle_since >= latest,
+        require(std::max(tree.at(page)->idle_latest, tree.at(page)->idle_since) >= latest,
                 "LRU: a page was evicted while another was unused for longer");
       }
     }

@@ -138,6 +138,8 @@ struct CachedPage {
   std::vector<kvcache::Token> text;
   std::vector<Stamp> stamps;     // of its own rows
   std::uint64_t idle_since = 0;  // when its last user let go
+  std::uint64_t idle_latest =
+    0;  // its recency may begin when the step that its user was in is over
 
   [[nodiscard]] bool continues(CachedPage const& other, std::size_t page_tokens) const
   {

@@ -82,7 +82,7 @@ struct AddMoves : CopyMoves<Allocator, Prefix, Replacement> {
     t.pending.reserve_grown(t.pending.size() + pages_of(c.tokens) + 1);
     s.table.reserve_grown(s.table.size() + twins.size() + c.taken + 1);
     s.tokens.reserve_grown(static_cast<std::size_t>(c.end()));
-    book.prepare_take(c.taken, c.copies(), t.stream, t.reclaimed);
+    book.prepare_take(c.taken, c.copies(), t.reclaimed);
     if (c.copies() && c.copy_at > 0 && book.tree().contains(s.table[c.copy_at - 1])) {
       book.end_span_at(s.table[c.copy_at - 1],
                        static_cast<Index>(c.copy_at - 1));  // the page is let go alone
@@ -96,7 +96,7 @@ struct AddMoves : CopyMoves<Allocator, Prefix, Replacement> {
   [[nodiscard]] bool grow(StepState& t, SequenceState& s, ChunkState& c) noexcept
   {
     for (PageId const twin : twins) {
-      book.share(twin);
+      book.share_unheard(twin);
       s.table.push_back(twin);
     }
     if (!take(t, s, c) && !take_unpublished(t, s, c)) {
@@ -252,8 +252,8 @@ struct AddMoves : CopyMoves<Allocator, Prefix, Replacement> {
     if (c.taken == 0) {
       return true;
     }
-    if (c.taken > book.room(t.stream)) {
-      return false;
+    if (!this->suffices(c.taken, t.stream)) {
+      return false;  // and the policy was not asked
     }
     s.table.resize(s.table.size() + c.taken);
     std::uint32_t const waited = book.take(std::span(s.table).last(c.taken), t.stream, t.reclaimed);
@@ -269,9 +269,7 @@ struct AddMoves : CopyMoves<Allocator, Prefix, Replacement> {
   [[nodiscard]] bool take_unpublished(StepState& t, SequenceState& s, ChunkState& c) noexcept
   {
     PageId const page = c.copy_source;
-    if (!c.copies() || page != s.table[c.copy_at] || !book.tree().contains(page) ||
-        book.allocator().count(page) != 2 || book.pending(page) ||
-        book.fences().blocks(page, t.stream)) {
+    if (!this->may_unpublish(s, c, t.stream)) {
       return false;
     }
     c.taken -= 1;

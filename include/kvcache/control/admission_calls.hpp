@@ -2,6 +2,7 @@
 #pragma once
 
 #include <kvcache/control/events.hpp>
+#include <kvcache/control/growth.hpp>
 #include <kvcache/control/pins.hpp>
 #include <kvcache/control/prompt.hpp>
 #include <kvcache/control/refusals.hpp>
@@ -38,7 +39,7 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
   using Base::options;
 
   /// Whether there is room for a request that grows to its `max_tokens`. Changes nothing.
-  /// **Cost** O(prompt + sequences), and O(pages) while steps in flight keep cached pages. **Errors** as `open`: `too_large` can never fit, whatever is freed.
+  /// **Cost** O(prompt + sequences), and O(pages that steps hold) while cached pages are fenced for them. **Errors** as `open`: `too_large` can never fit, whatever is freed.
   [[nodiscard]] Result<Admission> admit(Prompt const& prompt) const
   {
     if (Error const error = detail::check(prompt, options()); error.why != Why::ok) {
@@ -234,6 +235,7 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
         runs = true;
       }
     }
+    a.growth += detail::copies_of_growth(state_, match);
     a.fits = std::uint64_t{a.full} + (runs ? options().watermark : 0) <= a.available;
     a.fits_beside_growth = a.full + a.growth <= a.available;
     return a;

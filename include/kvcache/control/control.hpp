@@ -283,6 +283,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     Error named = media ? Error{} : detail::check(chunk.tokens, options().vocabulary);
     Chunk const& text = media ? state_.renamed : chunk;
     detail::ChunkState c;
+    bool fits = true;
     if (named.why == Why::ok && !detail::memory_sufficed_for([&] {
           if (media) {
             state_.renamed = chunk;
@@ -290,7 +291,10 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
           }
           if (named.why == Why::ok) {
             state_.draft(*t, sequence, *s, text, c);
-            state_.reserve(*t, *s, c);
+            fits = state_.may_fit(*s, c, t->stream);
+            if (fits) {
+              state_.reserve(*t, *s, c);
+            }
           }
         })) {
       return refused(detail::no_memory(chunk.tokens.size()));
@@ -298,7 +302,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     if (named.why != Why::ok) {
       return refused(named);
     }
-    if (!state_.grow(*t, *s, c)) {
+    if (!fits || !state_.grow(*t, *s, c)) {
       state_.stats.shortages += 1;
       return Shortage{
         .why = Why::no_pages,

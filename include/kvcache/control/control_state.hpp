@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/evictable.hpp>
 #include <kvcache/control/media_table.hpp>
 #include <kvcache/control/named_span.hpp>
 #include <kvcache/control/open_slots.hpp>
@@ -161,7 +162,8 @@ struct ControlState {
   {
     return s.num_flights == 0 ? s.length() : chunk_of(s.flights[s.num_flights - 1]).end();
   }
-  /// Cached pages that a step of `stream` could have evicted. **Cost** O(1) where no step in flight keeps some of them.
+  /// Cached pages that a step of `stream` could have evicted now: all but what steps of other streams may still read, and what
+  /// hangs above a page that a step holds. **Cost** O(1), and O(pages that steps hold) while cached pages are fenced for them.
   [[nodiscard]] PageCount evictable(StreamId stream) const noexcept
   {
     List<bool> use;  // const calls may run beside each other
@@ -170,16 +172,39 @@ struct ControlState {
   [[nodiscard]] PageCount evictable(StreamId stream) noexcept { return evictable(stream, stuck); }
   [[nodiscard]] PageCount evictable(StreamId stream, List<bool>& use) const noexcept
   {
-    if (book.num_cached() == 0) {
-      return 0;
+    FencedSpans const& fenced = book.fenced();
+    PageCount const own = fenced.pages(stream.value);
+    PageCount stays = fenced.pages() - own;
+    if (own != 0) {
+      (void)memory_sufficed_for(
+        [&] { stays += count_stuck(book.tree(), fenced, std::span(steps), stream, use); });
     }
-    bool all = !book.fences().others_than(stream);
-    for (StepState const& step : steps) {
-      all = all && step.pending.empty() &&
-            !step.orphaned;  // of which a page may be left without those before it
-    }
-    return all ? book.num_cached() : book.num_evictable(stream, use);
+    return book.num_cached() - stays;
   }
+  /// There are so many pages for a step of `stream`, if cached ones are evicted.
+  [[nodiscard]] bool suffices(PageCount wanted, StreamId stream) noexcept
+  {
+    PageCount const ready = book.num_free() + book.fences().num_waiting(stream);
+    return wanted <= ready || wanted - ready <= book.num_cached() - book.fenced().pages() ||
+           wanted - ready <= evictable(stream);
+  }
+  /// The page that the chunk copies is the tree's and its sequence's alone, and may leave the index instead.
+  [[nodiscard]] bool may_unpublish(SequenceState const& s,
+                                   ChunkState const& c,
+                                   StreamId stream) const noexcept
+  {
+    PageId const page = c.copy_source;
+    return c.copies() && page == s.table[c.copy_at] && book.tree().contains(page) &&
+           book.allocator().count(page) == 2 && !book.pending(page) &&
+           !book.fences().blocks(page, stream);
+  }
+  /// There are pages for the chunk. What is refused here has split no span, and asked no policy.
+  [[nodiscard]] bool may_fit(SequenceState const& s, ChunkState const& c, StreamId stream) noexcept
+  {
+    return suffices(c.taken, stream) ||
+           (may_unpublish(s, c, stream) && suffices(c.taken - 1, stream));
+  }
+
   /// Pages that the table of the sequence has: those of its rows, and those that strays lie in.
   [[nodiscard]] PageCount pages_kept(SequenceState const& s) const noexcept
   {

@@ -23,6 +23,25 @@ namespace kvcache::inline v0_1::detail {
 /// See the file comment.
 class Fences {
  public:
+  static constexpr std::uint32_t many =
+    max_streams;  // the stack of pages that several streams may touch
+  static constexpr std::uint32_t nobody = nil;
+
+  /// The stream whose steps may touch `page`, `many`, or `nobody`.
+  [[nodiscard]] std::uint32_t who(PageId page) const noexcept
+  {
+    std::uint32_t found = nobody;
+    if (quiet_) {
+      return found;
+    }
+    for (std::uint32_t s = 0; s < max_streams; ++s) {
+      if (oldest_[s] != never && stamps_[s][page.value] >= oldest_[s]) {
+        found = found == nobody ? s : many;
+      }
+    }
+    return found;
+  }
+
   explicit Fences(PageCount pages)
   {
     for (ZeroArray<std::uint64_t>& stamps : stamps_) {
@@ -43,22 +62,33 @@ class Fences {
     }
   }
 
-  /// Steps of other streams than `stream` are in flight.
-  [[nodiscard]] bool others_than(StreamId stream) const noexcept
-  {
-    bool found = false;
-    for (std::uint32_t s = 0; s < max_streams; ++s) {
-      found = found || (s != stream.value && oldest_[s] != never);
-    }
-    return found;
-  }
-
   /// Step `step` may touch `page`, which nobody in it holds.
   void fence(PageId page, StreamId by, StepId step) noexcept
   {
     std::uint64_t& stamp = stamps_[by.value][page.value];
     stamp = stamp < step.value ? step.value : stamp;  // another holder may have left a later one
   }
+
+  /// Every stream that keeps `page` keeps `above` for as long.
+  [[nodiscard]] bool covers(PageId above, PageId page) const noexcept
+  {
+    bool all = true;
+    for (std::uint32_t s = 0; s < max_streams && !quiet_; ++s) {
+      all = all && (stamps_[s][page.value] < oldest_[s] ||
+                    stamps_[s][page.value] <= stamps_[s][above.value]);
+    }
+    return all;
+  }
+  /// From now on `above` is kept for as long as `page` is.
+  void cover(PageId above, PageId page) noexcept
+  {
+    for (ZeroArray<std::uint64_t>& stamps : stamps_) {
+      std::uint64_t& stamp = stamps[above.value];
+      stamp = stamp < stamps[page.value] ? stamps[page.value] : stamp;
+    }
+  }
+  /// No step is in flight.
+  [[nodiscard]] bool quiet() const noexcept { return quiet_; }
 
   /// A step in flight may touch `page`.
   [[nodiscard]] bool active(PageId page) const noexcept { return who(page) != nobody; }
@@ -129,25 +159,6 @@ class Fences {
   }
 
  private:
-  static constexpr std::uint32_t many =
-    max_streams;  // the stack of pages that several streams may touch
-  static constexpr std::uint32_t nobody = nil;
-
-  /// The stream whose steps may touch `page`, `many`, or `nobody`.
-  [[nodiscard]] std::uint32_t who(PageId page) const noexcept
-  {
-    std::uint32_t found = nobody;
-    if (quiet_) {
-      return found;
-    }
-    for (std::uint32_t s = 0; s < max_streams; ++s) {
-      if (oldest_[s] != never && stamps_[s][page.value] >= oldest_[s]) {
-        found = found == nobody ? s : many;
-      }
-    }
-    return found;
-  }
-
   static constexpr std::uint64_t never = ~std::uint64_t{0};
   ZeroArray<std::uint64_t> stamps_[max_streams];  // by page: the newest step that may touch it
   ZeroArray<std::uint32_t> waiting_[many + 1];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <kvcache/control/evictable.hpp>
 #include <kvcache/control/page_ledger.hpp>
 #include <kvcache/control/reclaimed.hpp>
 #include <kvcache/core/check.hpp>
@@ -17,7 +16,8 @@
 /// \file Where pages come from when a step asks, and how a step that is dropped puts everything back.
 ///
 /// In this order: free pages; pages of the same stream that wait for steps before this one; cached pages,
-/// as the policy names them. What is evicted goes into the step's journal with its tokens.
+/// as the policy names them; cached pages that only steps of the same stream may still read, oldest first. What is evicted
+/// goes into the step's journal with its tokens.
 
 namespace kvcache::inline v0_1 {
 
@@ -29,45 +29,28 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
  public:
   using Base::Base;
 
-  /// Pages that a step of `stream` could have, were no cached page fenced by another stream.
-  [[nodiscard]] PageCount room(StreamId stream) const noexcept
-  {
-    return this->num_free() + fences_.num_waiting(stream) + cached_;
-  }
-  /// Cached pages that a step of `stream` could have evicted now; `stuck` is for its use. **Cost** O(pages); without memory
-  /// it counts all that are cached.
-  [[nodiscard]] PageCount num_evictable(StreamId stream, List<bool>& stuck) const noexcept
-  {
-    PageCount evictable = this->num_cached();
-    (void)detail::memory_sufficed_for([&] {
-      evictable =
-        detail::count_evictable(tree_, policy_, fences_, allocator_.capacity(), stream, stuck);
-    });
-    return evictable;
-  }
   /// Pages evicted since the start, less those that a dropped step put back.
   [[nodiscard]] std::uint64_t evicted_pages() const noexcept { return evicted_; }
 
   /// Room in `journal` for what taking `pages` may evict, and for an `unpublish` after it, so that neither
   /// can fail half-way. **Errors** `std::bad_alloc`.
-  void prepare_take(PageCount pages, bool unpublishes, StreamId stream, Reclaimed& journal)
+  void prepare_take(PageCount pages, bool unpublishes, Reclaimed& journal)
   {
     PageCount const missing =
       (pages > this->num_free() ? pages - this->num_free() : 0) + (unpublishes ? 1U : 0U);
     if (missing == 0) {
       return;
     }
-    std::size_t const skips =
-      fences_.others_than(stream) ? std::size_t{policy_.size()} * 2 : std::size_t{policy_.size()};
     std::size_t const few = detail::first_room(allocator_.capacity());
     auto const p = static_cast<std::size_t>(page_tokens_);
-    grow(journal.entries_, missing + skips, few);
+    grow(journal.entries_, missing, few);  // each has a page at least
     grow(journal.pages_, missing, few);
     grow(journal.tokens_, missing * p, few * p);
   }
 
-  /// Takes pages for a step of `stream` and returns how many of them, the last ones, had waited; `nil` where there are
-  /// not enough, and then nothing changed. `journal` notes what was evicted. **Pre** `prepare_take` went before.
+  /// Takes pages for a step of `stream` and returns how many of them, the last ones, had waited. `journal` notes what was
+  /// evicted. **Pre** there are as many: free ones, those that wait for the stream, and those it could have evicted; who asks
+  /// first finds the policy untouched where there are not. `prepare_take` went before.
   [[nodiscard]] std::uint32_t take(std::span<PageId> out,
                                    StreamId stream,
                                    Reclaimed& journal) noexcept
@@ -77,12 +60,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     auto const ready = [&] { return this->num_free() + fences_.num_waiting(stream); };
     while (ready() < wanted && evict(wanted - ready(), stream, journal)) {
     }
-    for (std::size_t i = journal.entries_.size(); i > mark; --i) {
-      if (journal.entries_[i - 1].skipped && is_aside(journal.entries_[i - 1].parent)) {
-        come_back(journal.entries_[i - 1]);
-      }
-    }
-    if (ready() < wanted) {
+    if (ready() < wanted) {  // a policy names a parent before its child
       restore(journal, mark);
       return nil;
     }
@@ -113,21 +91,8 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   /// go back (its domain was forgotten, its parent is gone, memory ran out) stays free.
   void restore(Reclaimed& journal, std::size_t mark) noexcept
   {
-    for (std::size_t i = mark; i < journal.entries_.size();
-         ++i) {  // so that all stand in the order of before
-      Reclaimed::Entry& entry = journal.entries_[i];
-      entry.skipped = entry.skipped && step_aside(entry);
-    }
     while (journal.entries_.size() > mark) {
       Reclaimed::Entry const entry = journal.entries_.back();
-      if (entry.pages == 0) {
-        if (entry.skipped ||
-            step_aside(entry)) {  // it may have been evicted later, and be back by now
-          come_back(entry);
-        }
-        journal.entries_.pop_back();
-        continue;
-      }
       std::size_t const first_page = journal.pages_.size() - entry.pages;
       std::size_t const first_token =
         journal.tokens_.size() - std::size_t{entry.pages} * static_cast<std::size_t>(page_tokens_);
@@ -144,7 +109,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   /// last page of a committed span without children; `prepare_take` went before.
   void unpublish(PageId page, Reclaimed& journal) noexcept
   {
-    pop(tree_.span_of(page), 1, journal);
+    pop(tree_.span_of(page), 1, zero_page, journal);
     ++uses_[page.value];
     allocator_.release(page);
   }
@@ -170,6 +135,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   using Base::allocator_;
   using Base::cached_;
   using Base::events_;
+  using Base::fenced_;
   using Base::fences_;
   using Base::indexed_;
   using Base::page_tokens_;
@@ -184,38 +150,26 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     list.reserve_grown(list.capacity() == 0 && more < few ? few : list.size() + more);
   }
 
-  /// Takes up to `wanted` pages from the tail of the policy's victim; false where nobody may leave. Spans that
-  /// another stream may still read step aside until the take is over.
+  /// Takes up to `wanted` pages from the tail of the policy's victim, or of what only steps of `stream` may still read where
+  /// the policy has nothing; false where nobody may leave.
   [[nodiscard]] bool evict(PageCount wanted, StreamId stream, Reclaimed& journal) noexcept
   {
     auto const victim = policy_.victim();
-    if (!victim) {
+    SpanId const span = victim ? *victim : oldest_fenced(stream);
+    if (span.value == nil || tree_.children(span) != 0) {
       return false;
     }
-    SpanId const span = *victim;
-    auto const pages = tree_.pages(span);
-    PageCount n = 0;
-    while (n < wanted && n < pages.size() && !fences_.blocks(pages[pages.size() - 1 - n], stream)) {
-      ++n;
-    }
-    if (n == 0 || tree_.children(span) != 0) {
-      policy_.on_busy(span);
-      journal.entries_.push_back(Reclaimed::Entry{.domain = tree_.domain(span),
-                                                  .generation = 0,
-                                                  .parent = tree_.last_page(span),
-                                                  .parent_use = uses_[tree_.last_page(span).value],
-                                                  .pages = 0,
-                                                  .whole_span = false,
-                                                  .skipped = true});
-      return true;
-    }
-    if (n == pages.size()) {
+    PageCount const size = tree_.size(span);
+    PageCount const n = wanted < size ? wanted : size;
+    PageId newer = zero_page;
+    if (!victim) {
+      SpanId const behind = fenced_.newer(span);
+      newer = behind.value == nil ? zero_page : tree_.last_page(behind);
+      n == size ? fenced_.remove(span, n) : fenced_.shrink(span, n);
+    } else if (n == size) {
       policy_.on_busy(span);
     }
-    pop(span, n, journal);
-    if (PageId const parent = journal.entries_.back().parent; is_aside(parent)) {
-      come_back(journal.entries_.back());  // it stepped aside for what hung below it
-    }
+    pop(span, n, newer, journal);
     evicted_ += n;
     for (PageId const page : std::span(journal.pages_).last(n)) {
       --cached_;
@@ -227,37 +181,19 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     }
     return true;
   }
-  /// The span that ends with `page` is unused, and stepped aside.
-  [[nodiscard]] bool is_aside(PageId page) const noexcept
+  /// The first span without children that only steps of `stream` may still read. What has some stays until a step retires that
+  /// holds a page below it. **Cost** O(those).
+  [[nodiscard]] SpanId oldest_fenced(StreamId stream) const noexcept
   {
-    if (page == zero_page || !tree_.contains(page) || allocator_.count(page) != 1) {
-      return false;
+    SpanId span = fenced_.oldest(stream.value);
+    while (span.value != nil && tree_.children(span) != 0) {
+      span = fenced_.newer(span);
     }
-    SpanId const span = tree_.span_of(page);
-    return tree_.last_page(span) == page && !policy_.is_candidate(span);
-  }
-  /// A span that stepped aside is a candidate again, and the oldest.
-  void come_back(Reclaimed::Entry const& entry) noexcept
-  {
-    SpanId const span = tree_.span_of(entry.parent);
-    policy_.restore(span, this->facts(span));
-  }
-  /// It steps aside once more; false where it is no candidate now.
-  [[nodiscard]] bool step_aside(Reclaimed::Entry const& entry) noexcept
-  {
-    if (!tree_.contains(entry.parent) || uses_[entry.parent.value] != entry.parent_use) {
-      return false;
-    }
-    SpanId const span = tree_.span_of(entry.parent);
-    if (tree_.last_page(span) != entry.parent || !policy_.is_candidate(span)) {
-      return false;
-    }
-    policy_.on_busy(span);
-    return true;
+    return span;
   }
 
   /// **Pre** the journal has room: no resize here allocates.
-  void pop(SpanId span, PageCount n, Reclaimed& journal) noexcept
+  void pop(SpanId span, PageCount n, PageId newer, Reclaimed& journal) noexcept
   {
     std::size_t const page_at = journal.pages_.size();
     std::size_t const token_at = journal.tokens_.size();
@@ -271,7 +207,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
                                                 .parent_use = uses_[popped.parent.value],
                                                 .pages = n,
                                                 .whole_span = popped.removed_span,
-                                                .skipped = false});
+                                                .newer = newer});
     if (popped.removed_span) {
       policy_.on_remove(span);
     }
@@ -309,7 +245,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
                    std::span<PageId> pages,
                    std::span<Token const> tokens) noexcept
   {
-    if (!fits(entry, tokens) || !retake(pages)) {
+    if (!fits(entry, tokens) || !is_covered(entry.parent, pages) || !retake(pages)) {
       return;
     }
     bool const grow_span = may_grow(entry) && allocator_.count(entry.parent) == 1;
@@ -327,10 +263,38 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     events_.stored(entry.domain, entry.parent, pages, tokens);
     cached_ += entry.pages;
     evicted_ -= entry.pages;
-    if (!grow_span) {
-      SpanId const span = tree_.span_of(pages.back());
+    SpanId const span = tree_.span_of(pages.back());
+    if (grow_span) {
+      if (fenced_.contains(span)) {
+        fenced_.grow(span, entry.pages);
+      }
+    } else if (std::uint32_t const by = fences_.who(pages.front()); by == detail::Fences::nobody) {
       policy_.restore(span, this->facts(span));
+    } else {
+      fenced_.put(span, by, entry.pages, place_of(span, entry.newer, by));
     }
+  }
+  /// No step that came in between keeps one of `pages`, last page first, for longer than the page before it.
+  [[nodiscard]] bool is_covered(PageId parent, std::span<PageId const> pages) const noexcept
+  {
+    bool all = parent == zero_page || fences_.covers(parent, pages.back());
+    for (std::size_t i = 1; i < pages.size(); ++i) {
+      all = all && fences_.covers(pages[i], pages[i - 1]);
+    }
+    return all;
+  }
+  /// What `span` stood before in `list`: the span that ends with `newer`, or nothing, if that is so still; it must stand
+  /// before its parent.
+  [[nodiscard]] SpanId place_of(SpanId span, PageId newer, std::uint32_t list) const noexcept
+  {
+    auto const listed = [&](SpanId at) {
+      return at.value != nil && fenced_.contains(at) && fenced_.list_of(at) == list;
+    };
+    if (newer == zero_page) {
+      return listed(tree_.parent(span)) ? fenced_.oldest(list) : SpanId{nil};
+    }
+    SpanId const at = tree_.contains(newer) ? tree_.span_of(newer) : SpanId{nil};
+    return listed(at) && tree_.last_page(at) == newer ? at : fenced_.oldest(list);
   }
 
   /// Takes exactly `pages`, listed last freed last page first, and turns the list into the order of the

@@ -2,15 +2,14 @@
 #pragma once
 
 #include <kvcache/control/events.hpp>
+#include <kvcache/control/fenced_spans.hpp>
 #include <kvcache/control/fences.hpp>
-#include <kvcache/control/step_uses.hpp>
+#include <kvcache/control/ledger_state.hpp>
 #include <kvcache/control/stored_pages.hpp>
 #include <kvcache/core/check.hpp>
 #include <kvcache/core/first_room.hpp>
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
-#include <kvcache/core/list.hpp>
-#include <kvcache/core/zero_array.hpp>
 #include <kvcache/prefix/domain.hpp>
 #include <kvcache/replace/facts.hpp>
 
@@ -30,6 +29,8 @@
 ///   - who holds a cached page holds the pages before it, so spans fall idle from the deepest on;
 ///   - a sequence's last cached page is the last of its span (`end_span_at`), so a span is used as a whole,
 ///     and its last page speaks for it.
+/// What steps in flight may still read is idle, but not the policy's yet: `FencedSpans`. A page is fenced for as long as any
+/// page behind it (`cover`), so a span's first page speaks for its fence, and no parent leaves before its children may.
 /// A *pending* span holds pages that a submitted step will write: its stream may attach to them, nobody else
 /// sees them. The step is one of their holders, so they are never idle.
 ///
@@ -37,52 +38,15 @@
 
 namespace kvcache::inline v0_1::detail {
 
-/// Which chunk of which step a pending span waits for; step 0: it is committed.
-struct PendingTag {
-  StepId step{};
-  StreamId stream{};
-  std::uint32_t chunk = 0;
-  friend bool operator==(PendingTag const&, PendingTag const&) = default;
-};
-
 /// See the file comment.
 template <class Allocator, class Prefix, class Replacement>
-class PageLedger {
- public:
-  PageLedger(std::int32_t page_tokens,
-             PageCount pages,
-             typename Prefix::Options prefix,
-             typename Replacement::Options replacement,
-             std::uint32_t event_capacity)
-      : allocator_(pages),
-        tree_(page_tokens, pages, prefix),
-        policy_(replacement),
-        fences_(pages),
-        step_uses_(pages),
-        events_(event_capacity, page_tokens),
-        uses_(std::size_t{pages} + 1),
-        page_tokens_(page_tokens)
-  {
-  }
+class PageLedger : public LedgerState<Allocator, Prefix, Replacement> {
+  using Base = LedgerState<Allocator, Prefix, Replacement>;
 
-  [[nodiscard]] Allocator const& allocator() const noexcept { return allocator_; }
-  [[nodiscard]] Prefix const& tree() const noexcept { return tree_; }
-  [[nodiscard]] Replacement const& policy() const noexcept { return policy_; }
-  [[nodiscard]] Fences& fences() noexcept { return fences_; }
-  [[nodiscard]] Fences const& fences() const noexcept { return fences_; }
-  [[nodiscard]] PageCount num_free() const noexcept { return allocator_.num_free(); }
-  [[nodiscard]] EventLog const& events() const noexcept { return events_; }
-  /// Pages that only the tree holds.
-  [[nodiscard]] PageCount num_cached() const noexcept { return cached_; }
-  /// Pages that steps hold, and nobody but them and the tree.
-  [[nodiscard]] PageCount num_kept() const noexcept { return kept_; }
-  [[nodiscard]] StepUses& step_uses() noexcept { return step_uses_; }
-  [[nodiscard]] StepUses const& step_uses() const noexcept { return step_uses_; }
-  /// Holders of `page` beside the tree and steps: tables, pins, and the stack of those that wait.
-  [[nodiscard]] std::uint32_t num_users(PageId page) const noexcept
-  {
-    return allocator_.count(page) - (tree_.contains(page) ? 1U : 0U) - step_uses_.of(page);
-  }
+ public:
+  using Base::Base;
+  using Base::num_users;
+
   /// Two pages of a table, one behind the other, have the same holders. Along a table those get fewer, but steps hold
   /// single pages: copies' sources.
   [[nodiscard]] bool same_holders(PageId page, PageId next) const noexcept
@@ -103,19 +67,6 @@ class PageLedger {
     }
     return id;
   }
-  /// Pages of the domain in the tree.
-  [[nodiscard]] PageCount num_indexed(DomainId id) const noexcept
-  {
-    return id.value < indexed_.size() ? indexed_[id.value] : 0;
-  }
-
-  /// What the span of the cached `page` waits for.
-  [[nodiscard]] PendingTag const& tag(PageId page) const noexcept
-  {
-    return tags_[tree_.span_of(page).value];
-  }
-  [[nodiscard]] PendingTag const& tag(SpanId span) const noexcept { return tags_[span.value]; }
-  [[nodiscard]] bool pending(PageId page) const noexcept { return tag(page).step.value != 0; }
 
   /// How often `page` was given out to be written: an id that was kept without a hold is the same page still only while
   /// this stays.
@@ -129,10 +80,29 @@ class PageLedger {
       bool const unused = allocator_.count(page) == 1;
       cached_ -= unused ? 1U : 0U;
       if (SpanId const span = tree_.span_of(page); tree_.last_page(span) == page) {
-        unused ? policy_.on_busy(span) : policy_.on_hit(span);
+        bool const known = unused && !fenced_.contains(span);  // as idle, to the policy
+        if (unused) {
+          leave_idle(span);
+        }
+        if (!known) {
+          policy_.on_hit(span);
+        }
       }
     }
     allocator_.share(page);
+  }
+
+  /// As `share`, for a page that is in use: a hit only once `hit` says so, for who may take it back.
+  void share_unheard(PageId page) noexcept
+  {
+    kept_ -= is_kept(page) ? 1U : 0U;
+    allocator_.share(page);
+  }
+  void hit(PageId page) noexcept
+  {
+    if (tree_.contains(page) && tree_.last_page(tree_.span_of(page)) == page) {
+      policy_.on_hit(tree_.span_of(page));
+    }
   }
 
   /// One holder less. The last one frees the page, or leaves it waiting where a step in flight may touch it.
@@ -162,10 +132,31 @@ class PageLedger {
     release(page);
   }
 
-  /// Steps of `stream` up to some point have retired: pages that waited for them are free.
+  /// Steps of `stream` up to some point have retired: pages that waited for them are free, and spans the policy's.
   void collect(StreamId stream) noexcept
   {
     fences_.collect(stream, [this](PageId page) { allocator_.release(page); });
+    for (std::uint32_t const list : {stream.value, Fences::many}) {
+      for (SpanId span = fenced_.oldest(list), next{}; span.value != nil; span = next) {
+        next = fenced_.newer(span);
+        if (fences_.who(tree_.pages(span)[0]) != list) {
+          fenced_.remove(span, tree_.size(span));
+          stand(span);
+        }
+      }
+    }
+  }
+  /// What hangs above the cached `page` is fenced for as long. **Pre** it is in use. **Cost** O(pages that were not).
+  void cover(PageId page) noexcept
+  {
+    if (fences_.quiet() || !tree_.contains(page)) {
+      return;
+    }
+    for (PageId above = tree_.previous_page(page);
+         above != zero_page && !fences_.covers(above, page);
+         page = above, above = tree_.previous_page(page)) {
+      fences_.cover(above, page);
+    }
   }
 
   /// Makes the cached `page`, the `index`-th of its sequence, the last one of its span.
@@ -181,6 +172,9 @@ class PageLedger {
     SpanId const head = tree_.split(span, at);
     tags_[head.value] = tags_[span.value];
     policy_.on_split(head, span);
+    if (fenced_.contains(span)) {
+      fenced_.split(head, span);
+    }
   }
 
   /// Adds `pages` to the index below `parent`. The tree becomes a holder of each.
@@ -194,6 +188,9 @@ class PageLedger {
                bool alone)
   {
     insert(domain, parent, tokens, pages, alone);
+    for (PageId const page : pages) {
+      cover(page);  // who left it may have left another page than `parent` before it
+    }
     events_.stored(domain, parent, pages, tokens);
   }
 
@@ -250,7 +247,7 @@ class PageLedger {
       domain,
       [this](SpanId span) {
         if (allocator_.count(tree_.last_page(span)) == 1) {
-          policy_.on_busy(span);
+          leave_idle(span);
         }
         policy_.on_remove(span);
       },
@@ -274,54 +271,13 @@ class PageLedger {
   {
     std::uint64_t h = mix(allocator_.digest(), tree_.digest());
     policy_.for_each_oldest_first([&](SpanId span) { h = mix(h, tree_.last_page(span).value); });
+    for (std::uint32_t list = 0; list <= Fences::many; ++list) {
+      for (SpanId at = fenced_.oldest(list); at.value != nil; at = fenced_.newer(at)) {
+        h = mix(h, std::uint64_t{list} << 32 | tree_.last_page(at).value);
+      }
+    }
     fences_.for_each([&](PageId page) { h = mix(h, page.value); });
     return h;
-  }
-
-  /// Recounts what this class keeps in step. **Cost** O(pages).
-  [[nodiscard]] char const* broken() const
-  {
-    if (!allocator_.check_invariants()) {
-      return "I1: the free list and the counts disagree";
-    }
-    if (!tree_.check_invariants()) {
-      return "I7: the prefix tree is damaged";
-    }
-    if (!policy_.check_invariants()) {
-      return "the replacement policy is damaged";
-    }
-    PageCount cached = 0;
-    std::uint32_t idle = 0;
-    List<PageCount> indexed(indexed_.size());
-    for (std::uint32_t value = 1; value <= allocator_.capacity(); ++value) {
-      PageId const page{value};
-      if (!tree_.contains(page)) {
-        continue;
-      }
-      SpanId const span = tree_.span_of(page);
-      bool const unused = allocator_.count(page) == 1;
-      cached += unused ? 1U : 0U;
-      indexed[tree_.domain(span).value] += 1;
-      if ((allocator_.count(tree_.last_page(span)) == 1) != unused) {
-        return "a span is used in part";
-      }
-      if (unused && pending(page)) {
-        return "I4: a pending page is not held by its step";
-      }
-      if (tree_.last_page(span) == page) {
-        if (policy_.is_candidate(span) != unused) {
-          return "I6: a span is a candidate though used, or unused and no candidate";
-        }
-        idle += unused ? 1U : 0U;
-      }
-    }
-    if (cached != cached_ || idle != policy_.size()) {
-      return "I6: evictable pages were miscounted";
-    }
-    if (indexed != indexed_) {
-      return "pages of a domain were miscounted";
-    }
-    return nullptr;
   }
 
  protected:
@@ -339,8 +295,8 @@ class PageLedger {
     if (allocator_.release(page) == 1 && tree_.contains(page)) {
       ++cached_;
       SpanId const span = tree_.span_of(page);
-      if (tree_.last_page(span) == page) {
-        policy_.on_idle(span, facts(span));
+      if (tree_.pages(span)[0] == page) {
+        fall_idle(span);
       }
     }
   }
@@ -359,6 +315,35 @@ class PageLedger {
       allocator_.share(page);
     }
   }
+  /// `span` is idle, and in nobody's order yet.
+  void stand(SpanId span) noexcept
+  {
+    if (std::uint32_t const by = fences_.who(tree_.pages(span)[0]); by != Fences::nobody) {
+      fenced_.put(span, by, tree_.size(span));
+    } else {
+      policy_.on_idle(span, facts(span));
+    }
+  }
+  /// `span` has lost its last user. What hangs above it may be idle already, where a step held `span` alone: it leaves after it.
+  void fall_idle(SpanId span) noexcept
+  {
+    stand(span);
+    for (SpanId above = tree_.parent(span); above.value != nil && fenced_.contains(above);
+         above = tree_.parent(above)) {
+      std::uint32_t const list = fenced_.list_of(above);
+      fenced_.remove(above, tree_.size(above));
+      fenced_.put(above, list, tree_.size(above));
+    }
+  }
+  /// `span` is idle no more.
+  void leave_idle(SpanId span) noexcept
+  {
+    if (fenced_.contains(span)) {
+      fenced_.remove(span, tree_.size(span));
+    } else {
+      policy_.on_busy(span);
+    }
+  }
   /// Room in the policy and the tags for one span more. **Errors** `std::bad_alloc`.
   void reserve_span()
   {
@@ -371,6 +356,7 @@ class PageLedger {
     if (!policy_.reserve(spans)) {
       out_of_memory();
     }
+    fenced_.reserve(spans);
     tags_.resize(spans);
   }
   [[nodiscard]] SpanFacts facts(SpanId span) const noexcept
@@ -381,18 +367,19 @@ class PageLedger {
             .pages = tree_.size(span)};
   }
 
-  Allocator allocator_;
-  Prefix tree_;
-  Replacement policy_;
-  Fences fences_;
-  StepUses step_uses_;
-  EventLog events_;
-  List<PendingTag> tags_;          // by span
-  List<PageCount> indexed_;        // by domain: pages in the tree
-  ZeroArray<std::uint32_t> uses_;  // by page: how often it was given out to be written
-  std::int32_t page_tokens_;
-  PageCount cached_ = 0;
-  PageCount kept_ = 0;
+  using Base::allocator_;
+  using Base::cached_;
+  using Base::events_;
+  using Base::fenced_;
+  using Base::fences_;
+  using Base::indexed_;
+  using Base::kept_;
+  using Base::page_tokens_;
+  using Base::policy_;
+  using Base::step_uses_;
+  using Base::tags_;
+  using Base::tree_;
+  using Base::uses_;
 };
 
 }  // namespace kvcache::inline v0_1::detail

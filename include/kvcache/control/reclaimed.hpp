@@ -45,7 +45,7 @@ class Reclaimed {
     std::uint32_t parent_use;  // which use of that page it was
     PageCount pages;
     bool whole_span;
-    bool skipped;  // nothing was evicted: the span that ends with `parent` stepped aside
+    PageId newer;  // of a fenced span: the last page of the one that stood right behind it
   };
   List<Entry> entries_;
   List<PageId> pages_;  // of each entry, last page first

@@ -165,6 +165,7 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
     for (PageId const page : t.orphans) {
       if (fence.value != 0) {
         book.fences().fence(page, t.stream, fence);
+        book.cover(page);  // its sequence may be bound to an older step by now
       }
       book.release_of_step(page);
     }
@@ -223,6 +224,9 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
     }
     SequenceState& s = this->sequences[c.sequence.slot];
     Token const* const first = t.tokens.data() + c.first_token;
+    for (auto i = c.attached / options.page_tokens; i > 0; --i) {  // used for good
+      book.hit(s.table[c.pages_before + static_cast<PageCount>(i) - 1]);
+    }
     if (c.tree) {
       for (Index const place : outcome.path) {
         s.tokens.push_back(first[place]);  // within the reserve of the add

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/book_check.hpp>
 #include <kvcache/control/check_kept_ids.hpp>
 #include <kvcache/control/control_state.hpp>
 #include <kvcache/control/media_check.hpp>
@@ -160,7 +161,7 @@ template <class State>
 template <class State>
 [[nodiscard]] Report check_state(State const& state)
 {
-  if (char const* const broken = state.book.broken(); broken != nullptr) {
+  if (char const* const broken = broken_book(state.book); broken != nullptr) {
     return {broken, 0};
   }
   if (char const* const broken = broken_names(state); broken != nullptr) {
