@@ -10,18 +10,18 @@
 
 namespace {
 
-bool const registered =
-  kvcache_bench::add({.bar = "INSTR",
-                      .what = "decode step of 256 sequences, control, instructions a sequence",
-                      .goal = 500,
-                      .higher_is_better = false,
-                      .wall = false,
-                      .once = true,
-                      .prepare = []() -> std::function<kvcache_bench::Round()> {
-                        return []() -> kvcache_bench::Round {
-                          auto const c = kvcache_bench::counted("decode", 512);
-                          return {.reference = 1, .subject = c.instructions / c.operations};
-                        };
-                      }});
+bool const registered = kvcache_bench::add(
+  {.bar = "INSTR",
+   .what = "decode step of 256 sequences, control, instructions a sequence",
+   .goal = 503,  // 3 percent above what it was when costs were first counted: 489
+   .higher_is_better = false,
+   .wall = false,
+   .once = true,
+   .prepare = []() -> std::function<kvcache_bench::Round()> {
+     return []() -> kvcache_bench::Round {
+       auto const c = kvcache_bench::counted("decode", 512);
+       return {.reference = 1, .subject = c.instructions / c.operations};
+     };
+   }});
 
 }  // namespace
