@@ -19,37 +19,72 @@
 
 namespace kvcache_test {
 
-inline constexpr std::size_t most_sequences = 6;
-
-/// One of the sequences that are suspended, or that are not.
-[[nodiscard]] inline FlightSequence* pick(FlightWorld& w, Random& random, bool suspended = false)
+/// Few, so that they share; of chains so few that a page often has one holder and a step.
+[[nodiscard]] inline std::size_t most_sequences(FlightWorld const& w)
 {
-  std::vector<FlightSequence*> some;
-  for (FlightSequence& s : w.live) {
-    if (s.suspended == suspended) {
-      some.push_back(&s);
+  return w.setting.chains ? 4 : 6;
+}
+
+/// How near a sequence is to being a link of a chain: 2 where it has a page that a step in flight copies or copied to, or rows
+/// of a page and a step in flight; 1 where it has rows of a page.
+[[nodiscard]] inline int linked(FlightWorld const& w, FlightSequence const& s)
+{
+  bool flies = false;
+  auto const table = w.control.table(s.id);
+  for (FlightStep const& t : w.steps) {
+    for (FlightChunk const& chunk : t.chunks) {
+      flies = flies || chunk.who.id == s.id;
+      for (kvcache::PageId const page : table) {
+        if (chunk.copy_target == page || chunk.copy_source == page) {
+          return 2;
+        }
+      }
     }
   }
-  return some.empty() ? nullptr : some[random.below(static_cast<std::uint32_t>(some.size()))];
+  bool const part = w.control.info(s.id)->length % w.setting.page_tokens != 0;
+  return !part ? 0 : flies ? 2 : 1;
+}
+
+/// One of the sequences that are suspended, or that are not; of chains often a link, and seldom one that step `t` has.
+[[nodiscard]] inline FlightSequence* pick(FlightWorld& w,
+                                          Random& random,
+                                          bool suspended = false,
+                                          FlightStep const* t = nullptr)
+{
+  bool const chains = w.setting.chains && !suspended;
+  bool const fresh = chains && t != nullptr && random.below(32) != 0;
+  for (int want = chains ? 2 - static_cast<int>(random.below(5) / 2) : 0; want >= 0; --want) {
+    std::vector<FlightSequence*> some;
+    for (FlightSequence& s : w.live) {
+      if (s.suspended == suspended && (!fresh || t->find(s.id) == nullptr) &&
+          (want == 0 || linked(w, s) >= want)) {
+        some.push_back(&s);
+      }
+    }
+    if (!some.empty()) {
+      return some[random.below(static_cast<std::uint32_t>(some.size()))];
+    }
+  }
+  return nullptr;
 }
 
 inline void flight_open(FlightWorld& w, kvcache::StreamId stream, Random& random)
 {
-  if (w.live.size() >= most_sequences) {
+  if (w.live.size() >= most_sequences(w)) {
     return;
   }
   FlightSequence s;
-  s.domain = random.below(5) == 0 ? 1 : 0;
+  s.domain = random.below(w.setting.chains ? 3 : 5) == 0 ? 1 : 0;
   s.epoch = w.epochs[s.domain];
   auto const p = static_cast<std::uint32_t>(w.setting.page_tokens);
-  std::uint32_t const drawn = random.between(1, 3 * p + 1);
+  std::uint32_t const drawn = random.between(1, (w.setting.chains ? 2 : 3) * p + 1);
   bool const zeros = random.below(2) == 0;
   std::uint32_t const count = random.below(2) == 0 ? std::max(drawn, 2 * p + 1) : drawn;
   FlightText text;
   for (std::uint32_t i = 0; i < count; ++i) {
     text.push_back(static_cast<kvcache::Token>(!zeros && random.below(14) == 0));
   }
-  if (random.below(2) == 0) {
+  if (random.below(w.setting.chains ? 5 : 2) == 0) {
     s.media = some_media(text, 0, w.setting.page_tokens, random);
   }
   FlightText const tokens = tokens_of(text);
@@ -90,7 +125,8 @@ inline void flight_open(FlightWorld& w, kvcache::StreamId stream, Random& random
 inline void flight_fork(FlightWorld& w, Random& random)
 {
   FlightSequence const* const from = pick(w, random);
-  if (from == nullptr || w.live.size() >= most_sequences) {
+  if (from == nullptr || w.live.size() >= most_sequences(w) ||
+      (w.setting.chains && linked(w, *from) == 0 && random.below(8) != 0)) {
     return;
   }
   auto const forked = w.control.fork(from->id);

@@ -27,10 +27,7 @@ namespace kvcache_test {
   auto const begun = w.control.begin(stream, {.attach = w.setting.attach});
   auto const twin = w.twin.begin(stream, {.attach = w.setting.attach});
   require(begun.has_value() == twin.has_value(), "two instances: begin");
-  auto const submitted = std::count_if(w.steps.begin(), w.steps.end(), [&](FlightStep const& t) {
-    return t.stream == stream.value && t.stage != FlightStep::Stage::open;
-  });
-  bool const busy = w.open_step(stream.value) != nullptr || submitted == 2;
+  bool const busy = w.open_step(stream.value) != nullptr || w.submitted(stream.value) == 2;
   require(begun.has_value() == !busy, "begin while the stream has a step open, or two in flight");
   if (!begun) {
     require(w.control.digest() == digest, "I9: a refused begin changed something");
@@ -122,8 +119,14 @@ inline bool add_chunk(FlightWorld& w,
   c.table.assign(after.begin(), after.end());
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (c.table[i] != before[i]) {
+      c.copy_source = before[i];
       c.copy_target = c.table[i];
       w.tally.copies += 1;
+      for (FlightStep const& other : w.steps) {
+        for (FlightChunk const& link : other.chunks) {
+          w.tally.links += &other != &t && link.copy_target == before[i] ? 1U : 0U;
+        }
+      }
     }
   }
   w.tally.attached_rows += static_cast<std::uint64_t>(attached);
@@ -136,7 +139,7 @@ inline bool add_chunk(FlightWorld& w,
 
 inline void flight_add(FlightWorld& w, FlightStep& t, Random& random)
 {
-  FlightSequence* s = pick(w, random);
+  FlightSequence* s = pick(w, random, false, &t);
   if (s == nullptr) {
     return;
   }
@@ -344,6 +347,7 @@ inline void flight_commit(FlightWorld& w, FlightStep& t)
     }
   }
   w.erase(id);
+  w.failing[stream] = false;
   take_cuts(w);
   bool const cut = end_doomed(w, stream);
   for (auto const& [sequence, had] : before) {
@@ -372,6 +376,7 @@ inline void flight_fail(FlightWorld& w, FlightStep& t)
   }
   require(w.control.fail(id).has_value() && w.twin.fail(id).has_value(), "fail");
   w.tally.fails += 1;
+  w.failing[stream] = true;
   w.say("step " + std::to_string(id.value));
   take_cuts(w);
   if (is_oldest) {
@@ -427,20 +432,54 @@ inline void flight_pure_drop(FlightWorld& w, kvcache::StreamId stream, Random& r
   require(w.control.digest() == digest, "I9: begin, adds and drop left a trace");
 }
 
+/// Chains are dense: what could do nothing does what makes room for it. And one failure seldom comes alone.
+[[nodiscard]] inline FlightKind kind_of(FlightWorld& w, FlightOperation const& o)
+{
+  if (!w.setting.chains) {
+    return o.kind;
+  }
+  FlightStep const* const open = w.open_step(o.stream);
+  FlightKind kind = o.kind;
+  if (kind == FlightKind::submit && (open == nullptr || open->chunks.empty())) {
+    kind = FlightKind::add;
+  }
+  if (kind == FlightKind::add && open == nullptr && w.submitted(o.stream) == 2) {
+    kind = FlightKind::commit;
+  }
+  if (kind == FlightKind::add && open != nullptr &&
+      std::all_of(w.live.begin(), w.live.end(), [&](FlightSequence const& s) {
+        return s.suspended || open->find(s.id) != nullptr;
+      })) {
+    kind = FlightKind::submit;
+  }
+  if (kind == FlightKind::fork && w.live.size() >= most_sequences(w)) {
+    kind = FlightKind::close;
+  }
+  Random random(o.seed);
+  if (w.failing[o.stream] && kind == FlightKind::commit && random.below(2) == 0) {
+    return FlightKind::fail;
+  }
+  if (w.failing[o.stream] && kind == FlightKind::submit && random.below(4) == 0) {
+    return FlightKind::drop;
+  }
+  return kind;
+}
+
 inline void perform(FlightWorld& w, FlightOperation const& o)
 {
   Random random(o.seed);
+  FlightKind const kind = kind_of(w, o);
   kvcache::StreamId const stream{o.stream};
   FlightStep* open = w.open_step(o.stream);
-  if (open == nullptr && (o.kind == FlightKind::add || o.kind == FlightKind::submit)) {
+  if (open == nullptr && (kind == FlightKind::add || kind == FlightKind::submit)) {
     open = flight_begin(w, stream);  // so that random scripts are not idle
   }
   FlightStep* const oldest = w.oldest(o.stream);  // `begin` may have moved it
-  if (o.kind == FlightKind::commit && oldest != nullptr &&
+  if (kind == FlightKind::commit && oldest != nullptr &&
       oldest->stage == FlightStep::Stage::submitted) {
     return flight_run(w, o.stream, random);
   }
-  switch (o.kind) {
+  switch (kind) {
     case FlightKind::open:
       return flight_open(w, stream, random);
     case FlightKind::begin:

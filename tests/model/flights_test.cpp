@@ -92,8 +92,8 @@ std::string report(std::uint64_t seed)
   FlightScript const small = shrunk(s, flight_script_of(seed, script_length));
   return "KVCACHE_FLIGHT_SEED=" + std::to_string(seed) + " breaks: pool of " +
          std::to_string(s.pages) + " pages of " + std::to_string(s.page_tokens) + " tokens" +
-         (s.sieve ? " under SIEVE" : "") + "; shrunk to " + std::to_string(small.size()) +
-         " operations:\n" + listing_of(s, small);
+         (s.sieve ? " under SIEVE" : "") + (s.chains ? ", chains" : "") + "; shrunk to " +
+         std::to_string(small.size()) + " operations:\n" + listing_of(s, small);
 }
 
 /// A seed in a child process, where it may crash.
@@ -154,7 +154,7 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
     "ended with "
     "an older one, %llu "
     "resumes, %llu reorders, %llu media declared (%llu turns), %llu hits with media, %llu torn "
-    "chunks refused, %llu refused names\n",
+    "chunks refused, %llu refused names, %llu copies of copies\n",
     n(first),
     n(seed),
     n(tally.operations),
@@ -180,17 +180,18 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
     n(tally.turns),
     n(tally.media_hits),
     n(tally.torn),
-    n(tally.crowded));
+    n(tally.crowded),
+    n(tally.links));
   INFO((verdict.empty() ? verdict : verdict.substr(ran) + "\n" + report(seed)));
   REQUIRE(verdict.empty());
   CHECK(tally.operations >= wanted);
-  if (wanted >= 1'000'000) {  // the run was not idle
+  if (wanted >= default_operations) {  // the run was not idle
     for (std::uint64_t const count :
          {tally.refused,  tally.attached_rows, tally.attach_only, tally.pending_hits, tally.copies,
           tally.commits,  tally.fails,         tally.cuts,        tally.trees,        tally.moves,
           tally.lost,     tally.pins,          tally.dead_chunks, tally.doomed,       tally.resumes,
           tally.reorders, tally.media,         tally.turns,       tally.media_hits,   tally.torn,
-          tally.crowded}) {
+          tally.crowded,  tally.links}) {
       CHECK(count >= 100);
     }
   }

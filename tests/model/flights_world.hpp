@@ -33,7 +33,7 @@ struct FlightTally {
   std::uint64_t commits = 0, fails = 0, cuts = 0, resumes = 0, reorders = 0;
   std::uint64_t trees = 0, moves = 0, lost = 0, pins = 0;
   std::uint64_t dead_chunks = 0, doomed = 0, attach_only = 0, pending_hits = 0;
-  std::uint64_t media = 0, turns = 0, media_hits = 0, torn = 0, crowded = 0;
+  std::uint64_t media = 0, turns = 0, media_hits = 0, torn = 0, crowded = 0, links = 0;
 };
 
 /// A control plane that a test may look into.
@@ -151,6 +151,7 @@ struct FlightChunk {
   std::vector<kvcache::Index> parents;  // of a tree
   kvcache::Index planned = 0;
   std::vector<kvcache::PageId> table;
+  kvcache::PageId copy_source = kvcache::zero_page;  // what stood in the table
   kvcache::PageId copy_target = kvcache::zero_page;
 };
 
@@ -198,6 +199,7 @@ struct FlightWorld {
   std::vector<FlightStep> steps;  // of one stream in the order of their ids
   // The rows that a sequence has after a step that ran.
   std::map<std::pair<std::uint64_t, std::pair<std::uint32_t, std::uint32_t>>, FlightText> results;
+  bool failing[2] = {false, false};  // the step of the stream that retired last failed
   std::string said;
   std::vector<kvcache::PinId> pins;
   FlightMirror mirror;
@@ -212,6 +214,13 @@ struct FlightWorld {
       }
     }
     return nullptr;
+  }
+  [[nodiscard]] std::size_t submitted(std::uint32_t stream) const
+  {
+    return static_cast<std::size_t>(
+      std::count_if(steps.begin(), steps.end(), [&](FlightStep const& t) {
+        return t.stream == stream && t.stage != FlightStep::Stage::open;
+      }));
   }
   /// The oldest step of the stream that was submitted, or null.
   [[nodiscard]] FlightStep* oldest(std::uint32_t stream)
