@@ -29,11 +29,11 @@ struct FlightMirror {
       case kvcache::EventKind::stored: {
         auto const parent = pages.find(event.parent.value);
         require(event.parent == kvcache::zero_page ||
-                  (parent != pages.end() && std::get<0>(parent->second) == event.domain.value),
+                  (parent != pages.end() && std::get<0>(parent->second) == event.domain.slot),
                 "an event stores a page below one that is not there");
         bool const fresh = pages
                              .emplace(event.page.value,
-                                      std::tuple(event.domain.value,
+                                      std::tuple(event.domain.slot,
                                                  event.parent.value,
                                                  Text(event.tokens.begin(), event.tokens.end())))
                              .second;
@@ -45,7 +45,7 @@ struct FlightMirror {
         return;
       case kvcache::EventKind::cleared:
         std::erase_if(
-          pages, [&](auto const& page) { return std::get<0>(page.second) == event.domain.value; });
+          pages, [&](auto const& page) { return std::get<0>(page.second) == event.domain.slot; });
         return;
     }
   }

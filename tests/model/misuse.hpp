@@ -116,12 +116,12 @@ bool misuse(World<T>& w, Operation const& o)
       break;
     case 8:
       if (w.books.step.stage == Stage::ran) {
-        std::vector<kvcache::Index> accepted(w.step->plan().chunks.size() + 1 + o.d % 2, 0);
+        std::vector<kvcache::Index> accepted(w.books.step.chunks.size() + 1 + o.d % 2, 0);
         require(!w.step->commit(accepted), "commit accepted too many numbers");
-        accepted.resize(w.step->plan().chunks.size());
+        accepted.resize(w.books.step.chunks.size());  // one for each chunk that was added
         if (!accepted.empty()) {
           std::size_t const at = o.b % accepted.size();
-          accepted[at] = o.d % 2 == 0 ? -1 : w.step->plan().chunks[at].tokens + 1;
+          accepted[at] = o.d % 2 == 0 ? -1 : 1 << 20;
           require(!w.step->commit(accepted) && !w.books.twin.commit(w.books.step.id, accepted),
                   "commit accepted a number that is no number of tokens");
         }

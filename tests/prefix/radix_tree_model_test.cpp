@@ -129,7 +129,7 @@ class Model {
   {
     DomainId const domain{random_.below(3)};
     Text const text = prompt();
-    std::size_t const have = naive_.match(domain.value, text, text.size()).size();
+    std::size_t const have = naive_.match(domain.slot, text, text.size()).size();
     std::size_t const want = text.size() / page_tokens_;
     std::vector<PageId> pages(want - have);
     if (pages.empty() || !ids_.take(pages)) {
@@ -147,7 +147,7 @@ class Model {
           return false;
         }
       }
-      parent = naive_.page(domain.value, text, have * page_tokens_);
+      parent = naive_.page(domain.slot, text, have * page_tokens_);
     }
     std::span<Token const> const tokens =
       std::span<Token const>(text).subspan(have * page_tokens_, pages.size() * page_tokens_);
@@ -155,7 +155,7 @@ class Model {
     SpanId const span = tree_.insert(domain, parent, tokens, pages, extend);
     bool const same = twin_.insert(domain, parent, tokens, pages, extend) == span;
     for (std::size_t i = 0; i < pages.size(); ++i) {
-      naive_.put(domain.value, NaiveTree::first(text, (have + i + 1) * page_tokens_), pages[i]);
+      naive_.put(domain.slot, NaiveTree::first(text, (have + i + 1) * page_tokens_), pages[i]);
     }
     return same && tree_.last_page(span) == pages.back() && tree_.span_of(pages[0]) == span;
   }
@@ -237,12 +237,12 @@ class Model {
     std::size_t twins = 0;
     twin_.forget(domain, [](SpanId) {}, [&](PageId) { ++twins; });
     for (PageId const page : pages) {
-      right = right && naive_.key(page).first == domain.value;
+      right = right && naive_.key(page).first == domain.slot;
       naive_.erase(page);
       ids_.release(page);
     }
     for (auto const& [key, page] : naive_.pages()) {
-      right = right && key.first != domain.value;
+      right = right && key.first != domain.slot;
     }
     return right && twins == pages.size() && (spans.empty() == pages.empty()) &&
            tree_.generation(domain) == generation + 1;

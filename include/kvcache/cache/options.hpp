@@ -23,7 +23,7 @@ struct Options {
   Token vocabulary = 0;     ///< tokens are below this; 0: any that is not negative
   PageCount watermark = 0;  ///< pages that `admit` leaves to the sequences that run already
   std::uint32_t event_capacity =
-    0;  ///< events kept for followers, 16 + 4 * page_tokens bytes each; 0: none
+    0;  ///< events kept for followers, 20 + 4 * page_tokens bytes each; 0: none
   std::optional<std::uint64_t>
     seed{};                  ///< secret of the look-ups' hashes; drawn where it is not given
   Storage storage{};         ///< the caller's memory for the pages; empty: the cache's own

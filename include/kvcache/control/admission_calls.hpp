@@ -114,6 +114,7 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
     detail::PinState& pin = state_.pins[slot];
     pin.generation += 1;
     pin.domain = *domain;
+    state_.book.name(pin.domain);
     pin.since = StepId{state_.next_step};
     pin.table = std::move(table);
     return PinId{slot, pin.generation};
@@ -130,6 +131,7 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
       state_.book.release(pin.table.back());
       pin.table.pop_back();
     }
+    state_.book.unname(pin.domain);
     pin.generation += 1;
     state_.free_pins.push_back(id.slot);  // within its reserve: a place is listed once
     return Done{};
@@ -151,7 +153,8 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
     }
   }
 
-  /// The number by which this plane knows the domain, if it was ever named here. **Cost** O(bytes).
+  /// The number by which this plane knows the domain, if somebody names it: a page in the tree, a sequence, a pin, a step that may be
+  /// dropped, an event that can be read. **Cost** O(bytes).
   [[nodiscard]] std::optional<DomainId> domain_id(Domain const& domain) const noexcept
   {
     return tree().find(domain);

@@ -77,7 +77,10 @@ class EventLog {
             std::span(tokens_).subspan(i * page_tokens_, tokens)};
   }
 
-  void stored(DomainId domain,
+  /// Each of these tells `names` which domains the log names now (`name`), and no longer (`unname`).
+  template <class Names>
+  void stored(Names& names,
+              DomainId domain,
               PageId parent,
               std::span<PageId const> pages,
               std::span<Token const> tokens) noexcept
@@ -87,16 +90,18 @@ class EventLog {
       for (std::size_t t = 0; t < page_tokens_; ++t) {
         out[t] = tokens[i * page_tokens_ + t];
       }
-      put({EventKind::stored, domain, pages[i], i == 0 ? parent : pages[i - 1]});
+      put(names, {EventKind::stored, domain, pages[i], i == 0 ? parent : pages[i - 1]});
     }
   }
-  void removed(DomainId domain, PageId page) noexcept
+  template <class Names>
+  void removed(Names& names, DomainId domain, PageId page) noexcept
   {
-    put({EventKind::removed, domain, page, zero_page});
+    put(names, {EventKind::removed, domain, page, zero_page});
   }
-  void cleared(DomainId domain) noexcept
+  template <class Names>
+  void cleared(Names& names, DomainId domain) noexcept
   {
-    put({EventKind::cleared, domain, zero_page, zero_page});
+    put(names, {EventKind::cleared, domain, zero_page, zero_page});
   }
 
  private:
@@ -106,10 +111,19 @@ class EventLog {
     PageId page;
     PageId parent;
   };
-  void put(Record const& record) noexcept
+  template <class Names>
+  void put(Names& names, Record const& record) noexcept
   {
-    if (!records_.empty()) {
-      records_[next_++ % records_.size()] = record;
+    if (records_.empty()) {
+      return;
+    }
+    Record& slot = records_[next_ % records_.size()];
+    DomainId const gone = slot.domain;
+    bool const full = next_++ > records_.size();
+    slot = record;
+    names.name(record.domain);
+    if (full) {
+      names.unname(gone);
     }
   }
 

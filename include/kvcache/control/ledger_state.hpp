@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/control/domain_names.hpp>
 #include <kvcache/control/events.hpp>
 #include <kvcache/control/fenced_spans.hpp>
 #include <kvcache/control/fences.hpp>
@@ -8,6 +9,7 @@
 #include <kvcache/core/ids.hpp>
 #include <kvcache/core/list.hpp>
 #include <kvcache/core/zero_array.hpp>
+#include <kvcache/prefix/concept.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -66,12 +68,16 @@ class LedgerState {
   }
 
   /// Pages of the domain in the tree.
-  [[nodiscard]] PageCount num_indexed(DomainId id) const noexcept
+  [[nodiscard]] PageCount num_indexed(DomainId id) const noexcept { return names_.pages(id); }
+  /// Somebody beside the tree names the domain; as often no longer, and then it may end.
+  void name(DomainId id) noexcept { names_.name(id); }
+  void unname(DomainId id) noexcept
   {
-    return id.value < indexed_.size() ? indexed_[id.value] : 0;
+    names_.unname(id);
+    end_if_unnamed(id);
   }
-
-  [[nodiscard]] std::size_t num_domains() const noexcept { return indexed_.size(); }
+  [[nodiscard]] DomainNames const& names() const noexcept { return names_; }
+  [[nodiscard]] bool keeps_empty() const noexcept { return keeps_empty_; }
 
   /// What the span of the cached `page` waits for.
   [[nodiscard]] PendingTag const& tag(PageId page) const noexcept
@@ -82,6 +88,15 @@ class LedgerState {
   [[nodiscard]] bool pending(PageId page) const noexcept { return tag(page).step.value != 0; }
 
  protected:
+  void end_if_unnamed(DomainId id) noexcept
+  {
+    if constexpr (EndsDomains<Prefix>) {
+      if (names_.unnamed(id)) {
+        tree_.end(id);
+      }
+    }
+  }
+
   Allocator allocator_;
   Prefix tree_;
   Replacement policy_;
@@ -90,7 +105,8 @@ class LedgerState {
   FencedSpans fenced_;
   EventLog events_;
   List<PendingTag> tags_;          // by span
-  List<PageCount> indexed_;        // by domain: pages in the tree
+  DomainNames names_;              // by domain: pages in the tree, and who else names it
+  bool keeps_empty_ = false;       // the domain of those who name nothing stays
   ZeroArray<std::uint32_t> uses_;  // by page: how often it was given out to be written
   std::int32_t page_tokens_;
   PageCount cached_ = 0;

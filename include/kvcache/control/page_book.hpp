@@ -102,7 +102,18 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
       journal.entries_.pop_back();
       journal.pages_.resize(first_page);
       journal.tokens_.resize(first_token);
+      this->unname(entry.domain);
     }
+  }
+  /// The step cannot be dropped any more: its journal names no domain.
+  void let_go(Reclaimed& journal) noexcept
+  {
+    for (Reclaimed::Entry const& entry : journal.entries_) {
+      if (entry.pages != 0) {
+        this->unname(entry.domain);
+      }
+    }
+    journal.clear();
   }
 
   /// Takes `page` out of the index so that its one user may write it. **Pre** it has one user, and is the
@@ -129,6 +140,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     journal.entries_.pop_back();
     journal.pages_.pop_back();
     journal.tokens_.resize(first_token);
+    this->unname(entry.domain);
   }
 
  private:
@@ -137,7 +149,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   using Base::events_;
   using Base::fenced_;
   using Base::fences_;
-  using Base::indexed_;
+  using Base::names_;
   using Base::page_tokens_;
   using Base::policy_;
   using Base::tree_;
@@ -211,9 +223,10 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     if (popped.removed_span) {
       policy_.on_remove(span);
     }
-    indexed_[popped.domain.value] -= n;
+    names_.name(popped.domain);  // the journal does
+    names_.remove_pages(popped.domain, n);
     for (PageId const page : std::span(journal.pages_).subspan(page_at)) {
-      events_.removed(popped.domain, page);
+      events_.removed(*this, popped.domain, page);
     }
   }
 
@@ -259,8 +272,8 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
       }
       return;
     }
-    indexed_[entry.domain.value] += entry.pages;
-    events_.stored(entry.domain, entry.parent, pages, tokens);
+    names_.add_pages(entry.domain, entry.pages);
+    events_.stored(*this, entry.domain, entry.parent, pages, tokens);
     cached_ += entry.pages;
     evicted_ -= entry.pages;
     SpanId const span = tree_.span_of(pages.back());

@@ -10,6 +10,7 @@
 #include <kvcache/core/first_room.hpp>
 #include <kvcache/core/hash.hpp>
 #include <kvcache/core/ids.hpp>
+#include <kvcache/prefix/concept.hpp>
 #include <kvcache/prefix/domain.hpp>
 #include <kvcache/replace/facts.hpp>
 
@@ -58,12 +59,12 @@ class PageLedger : public LedgerState<Allocator, Prefix, Replacement> {
   /// **Errors** `std::bad_alloc`, nothing changed.
   DomainId intern(Domain const& domain)
   {
-    if (indexed_.size() == indexed_.capacity()) {
-      indexed_.reserve(2 * indexed_.size() + 1);  // first: a number that was given stays
-    }
+    names_.reserve_one();
     DomainId const id = tree_.intern(domain);
-    if (indexed_.size() <= id.value) {
-      indexed_.resize(std::size_t{id.value} + 1);  // numbers are given in turn
+    names_.enter(id);
+    if (domain.bytes().empty() && !keeps_empty_) {
+      keeps_empty_ = true;  // the domain of those who name nothing stays
+      names_.name(id);
     }
     return id;
   }
@@ -191,7 +192,7 @@ class PageLedger : public LedgerState<Allocator, Prefix, Replacement> {
     for (PageId const page : pages) {
       cover(page);  // who left it may have left another page than `parent` before it
     }
-    events_.stored(domain, parent, pages, tokens);
+    events_.stored(*this, domain, parent, pages, tokens);
   }
 
   /// As `publish`, for pages that the chunk `tag` will write. The step becomes a holder too.
@@ -217,7 +218,8 @@ class PageLedger : public LedgerState<Allocator, Prefix, Replacement> {
       auto const p = static_cast<std::size_t>(page_tokens_);
       std::size_t const first = index * p - static_cast<std::size_t>(tree_.first_token(span));
       tags_[span.value] = {};
-      events_.stored(tree_.domain(span),
+      events_.stored(*this,
+                     tree_.domain(span),
                      tree_.previous_page(page),
                      std::span(&page, 1),
                      tree_.tokens(span).subspan(first, p));
@@ -234,7 +236,8 @@ class PageLedger : public LedgerState<Allocator, Prefix, Replacement> {
       if (tree_.pop_tail(span, 1, &out, nullptr).removed_span) {
         policy_.on_remove(span);
       }
-      --indexed_[tree_domain.value];
+      names_.remove_pages(tree_domain, 1);
+      end_if_unnamed(tree_domain);
       allocator_.release(page);
     }
     release_of_step(page);
@@ -255,8 +258,9 @@ class PageLedger : public LedgerState<Allocator, Prefix, Replacement> {
         cached_ -= allocator_.count(page) == 1 ? 1U : 0U;
         drop_hold(page);  // the tree's
       });
-    indexed_[domain.value] = 0;
-    events_.cleared(domain);
+    names_.remove_pages(domain, names_.pages(domain));
+    events_.cleared(*this, domain);
+    end_if_unnamed(domain);
   }
 
   /// Calls `visit(Event const&)` for each page that is not pending, parents first.
@@ -310,7 +314,7 @@ class PageLedger : public LedgerState<Allocator, Prefix, Replacement> {
     reserve_span();
     SpanId const span = tree_.insert(domain, parent, tokens, pages, alone);
     tags_[span.value] = {};
-    indexed_[domain.value] += static_cast<PageCount>(pages.size());
+    names_.add_pages(domain, static_cast<PageCount>(pages.size()));
     for (PageId const page : pages) {
       allocator_.share(page);
     }
@@ -362,18 +366,20 @@ class PageLedger : public LedgerState<Allocator, Prefix, Replacement> {
   [[nodiscard]] SpanFacts facts(SpanId span) const noexcept
   {
     return {.parent = tree_.parent(span),
-            .domain = tree_.domain(span).value,
+            .domain = tree_.domain(span).slot,
             .first_token = tree_.first_token(span),
             .pages = tree_.size(span)};
   }
 
   using Base::allocator_;
   using Base::cached_;
+  using Base::end_if_unnamed;
   using Base::events_;
   using Base::fenced_;
   using Base::fences_;
-  using Base::indexed_;
+  using Base::keeps_empty_;
   using Base::kept_;
+  using Base::names_;
   using Base::page_tokens_;
   using Base::policy_;
   using Base::step_uses_;

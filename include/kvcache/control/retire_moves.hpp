@@ -204,6 +204,7 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
     for (RowId const row : t.rows) {
       this->free_rows.push_back(row);
     }
+    book.let_go(t.reclaimed);
     t.clear();
     update_fences(t.stream);
     book.collect(t.stream);

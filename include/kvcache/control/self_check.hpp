@@ -71,7 +71,8 @@ template <class State>
     }
     h = mix(h, s.generation);
     if (s.live()) {
-      h = mix(h, std::uint64_t{s.domain.value} << 32 | s.domain_generation);
+      h =
+        mix(mix(h, std::uint64_t{s.domain.slot} << 32 | s.domain.generation), s.domain_generation);
       h = mix(h,
               std::uint64_t{s.indexed} << 32 | std::uint64_t{s.num_flights} << 1 |
                 (s.suspended ? 1U : 0U));
@@ -157,6 +158,39 @@ template <class State>
   return {};
 }
 
+/// Who names which domain, recounted: a domain is there while somebody does.
+template <class State>
+[[nodiscard]] bool names_are_right(State const& state)
+{
+  auto const& tree = state.book.tree();
+  DomainNames names = state.book.names().blank();
+  for (std::uint32_t value = 1; value <= state.options.pages; ++value) {
+    if (tree.contains(PageId{value})) {
+      names.add_pages(tree.domain(tree.span_of(PageId{value})), 1);
+    }
+  }
+  if (state.book.keeps_empty()) {
+    names.name(*tree.find(Domain{}));
+  }
+  for (SequenceState const& s : state.sequences) {
+    if (s.live()) {
+      names.name(s.domain);
+    }
+  }
+  for (PinState const& pin : state.pins) {
+    if (pin.live()) {
+      names.name(pin.domain);
+    }
+  }
+  for (StepState const& t : state.steps) {
+    t.reclaimed.for_each_domain([&](DomainId id) { names.name(id); });
+  }
+  for (std::uint64_t n = state.book.events().oldest(); n < state.book.events().next(); ++n) {
+    names.name(state.book.events().at(n).domain);
+  }
+  return names == state.book.names();
+}
+
 /// Invariants I1 to I7: conservation, holders, tables, evictable pages, the tree.
 template <class State>
 [[nodiscard]] Report check_state(State const& state)
@@ -168,6 +202,9 @@ template <class State>
     return {broken, 0};
   }
   auto const& tree = state.book.tree();
+  if (!names_are_right(state)) {
+    return {"who names a domain was miscounted, or one that nobody names has not ended", 0};
+  }
   ZeroArray<std::uint32_t> holders(std::size_t{state.options.pages} + 1);
   auto const hold = [&](std::span<PageId const> table) {
     for (PageId const page : table) {

@@ -90,6 +90,7 @@ class SequenceCalls {
       s.media.clear();
       return named.why != Why::ok ? named : detail::no_memory(prompt.tokens.size());
     }
+    state_.book.name(s.domain);
     s.domain_generation = tree().generation(s.domain);
     state_.hold(s, static_cast<PageCount>(match.full_pages), prompt.stream);
     state_.stats.prompt_tokens += prompt.tokens.size();
@@ -139,6 +140,7 @@ class SequenceCalls {
     s.num_flights = 0;
     detail::drop_declared(s);
     s.domain = from->domain;
+    state_.book.name(s.domain);
     s.domain_generation = from->domain_generation;
     s.attach_limit = from->attach_limit;
     s.max_tokens = from->max_tokens;

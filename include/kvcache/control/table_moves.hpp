@@ -203,6 +203,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
   {
     this->spares.keep(s);
     s.generation += 1;
+    book.unname(s.domain);
     free_slots.push_back(slot);  // within its reserve: a slot is listed once
     this->open_slots.leave(slot);
   }

@@ -33,8 +33,12 @@ using PageId = Id<struct PageIdTag>;
 /// A span of the prefix tree.
 using SpanId = Id<struct SpanIdTag>;
 
-/// A domain of sharing, interned by one prefix tree.
-using DomainId = Id<struct DomainIdTag>;
+/// A domain of sharing, interned by one prefix tree: `slot` is used again after its end, `generation` tells the users apart.
+struct DomainId {
+  std::uint32_t slot{};
+  std::uint32_t generation{};
+  friend constexpr auto operator<=>(DomainId, DomainId) = default;
+};
 
 /// A row of the page table, held by one sequence from `open` to its close.
 using RowId = Id<struct RowIdTag>;

@@ -64,7 +64,7 @@ namespace kvcache::inline v0_1::detail {
     }
     ++used;
     Span const& span = spans[id];
-    if (span.domain.value >= domains.size()) {
+    if (!domains.knows(span.domain)) {
       return false;
     }
     if (span.parent == nil) {

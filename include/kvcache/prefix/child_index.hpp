@@ -147,7 +147,7 @@ class ChildIndex {
   /// Tells places apart.
   static std::uint64_t number(Place place) noexcept
   {
-    return place.parent != nil ? place.parent : std::uint64_t{1} << 32 | place.domain.value;
+    return place.parent != nil ? place.parent : std::uint64_t{1} << 32 | place.domain.slot;
   }
 
   static bool is_at(Span const& span, Place place) noexcept

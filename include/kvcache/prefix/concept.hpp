@@ -45,6 +45,13 @@ concept NumbersDomains = requires(P& p, P const& c, Domain const& domain, Domain
   { c.generation(id) } noexcept -> std::same_as<std::uint32_t>;
 };
 
+/// Optional: `end` drops a domain that nobody names any more, so that its number is used again, with another
+/// generation. Without it an index keeps each domain that it ever met.
+template <class P>
+concept EndsDomains = requires(P& p, DomainId id) {
+  { p.end(id) } noexcept -> std::same_as<void>;
+};
+
 template <class P>
 concept MatchesTokens = requires(
   P const& p, DomainId domain, std::span<Token const> tokens, Match const& m, PageId* out) {

@@ -16,8 +16,8 @@
 /// run into the same string: ("ab", "c") differs from ("a", "bc"), an adapter named X from a salt X, an
 /// absent field from an empty one. Numbers are little endian, so the bytes are the same on every machine.
 ///
-/// A cache remembers every domain that was ever opened in it, at some hundred bytes: a salt a tenant is fine, a salt a
-/// request is not.
+/// A cache keeps a domain as long as a cached page, a sequence, a pin, a step that may be dropped or an event that can still
+/// be read names it: a salt a request is fine.
 
 namespace kvcache::inline v0_1 {
 

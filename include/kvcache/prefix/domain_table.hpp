@@ -16,7 +16,7 @@
 namespace kvcache::inline v0_1::detail {
 
 /// Numbers the domains in the order in which they are first named, so that the rest compares integers.
-/// A domain stays until the table goes; all its bytes are compared, never a hash alone.
+/// A domain stays until it is ended, and its number is the next to be used; all its bytes are compared, never a hash alone.
 class DomainTable {
  public:
   /// **Errors** `std::bad_alloc`.
@@ -29,20 +29,49 @@ class DomainTable {
     auto const hash = static_cast<std::uint32_t>(hash_(domain.bytes()));
     std::uint32_t const known = look_up(domain, hash);
     if (known != nil) {
-      return DomainId{known};
+      return id_of(known);
     }
-    auto const id = static_cast<std::uint32_t>(records_.size());
-    ids_.reserve(std::size_t{id} + 1);
-    records_.push_back(Record{.domain = domain, .digest = digest_of(domain), .generation = 0});
-    ids_.insert(hash, id);
+    ids_.reserve(std::size_t{ids_.size()} + 1);
+    Domain own = domain;
+    if (free_ == nil) {
+      records_.push_back(Record{.next = nil});
+      free_ = static_cast<std::uint32_t>(records_.size() - 1);
+    }
+    std::uint32_t const slot = free_;
+    Record& record = records_[slot];
+    free_ = record.next;
+    record.domain = static_cast<Domain&&>(own);
+    record.digest = digest_of(domain);
+    record.forgets = 0;
+    record.used = true;
+    ids_.insert(hash, slot);
     text_bytes_ += domain.bytes().size();
-    return DomainId{id};
+    return id_of(slot);
   }
 
   [[nodiscard]] std::optional<DomainId> find(Domain const& domain) const noexcept
   {
     std::uint32_t const known = look_up(domain, static_cast<std::uint32_t>(hash_(domain.bytes())));
-    return known == nil ? std::nullopt : std::optional<DomainId>{DomainId{known}};
+    return known == nil ? std::nullopt : std::optional<DomainId>{id_of(known)};
+  }
+  /// The id names a domain that has not ended.
+  [[nodiscard]] bool knows(DomainId id) const noexcept
+  {
+    return id.slot < records_.size() && records_[id.slot].used &&
+           records_[id.slot].life == id.generation;
+  }
+
+  /// Forgets what `id` stands for; its slot will be used again, under another generation. **Pre** the table knows it.
+  void end(DomainId id) noexcept
+  {
+    Record& record = records_[id.slot];
+    ids_.erase(static_cast<std::uint32_t>(hash_(record.domain.bytes())), id.slot);
+    text_bytes_ -= record.domain.bytes().size();
+    record.domain = Domain{};
+    record.used = false;
+    record.life += 1;
+    record.next = free_;
+    free_ = id.slot;
   }
 
   [[nodiscard]] std::uint32_t size() const noexcept
@@ -52,18 +81,16 @@ class DomainTable {
 
   [[nodiscard]] std::uint32_t generation(DomainId id) const noexcept
   {
-    return records_[id.value].generation;
+    return records_[id.slot].forgets;
   }
 
-  void raise_generation(DomainId id) noexcept { ++records_[id.value].generation; }
+  void raise_generation(DomainId id) noexcept { ++records_[id.slot].forgets; }
 
   /// One number for what the domain is and how often it was forgotten, the same in every process; 0 for an
   /// id that `intern` never gave, since a probe may ask for a domain that nobody opened.
   [[nodiscard]] std::uint64_t digest(DomainId id) const noexcept
   {
-    return id.value < records_.size()
-             ? mix(records_[id.value].digest, records_[id.value].generation)
-             : 0;
+    return knows(id) ? mix(records_[id.slot].digest, records_[id.slot].forgets) : 0;
   }
 
   [[nodiscard]] std::size_t bytes() const noexcept
@@ -73,10 +100,18 @@ class DomainTable {
 
  private:
   struct Record {
-    Domain domain;
-    std::uint64_t digest;
-    std::uint32_t generation;
+    Domain domain{};
+    std::uint64_t digest = 0;
+    std::uint32_t forgets = 0;  // how often it was forgotten
+    std::uint32_t life = 0;     // how many domains ended in this slot
+    std::uint32_t next = nil;   // free slot
+    bool used = false;
   };
+
+  [[nodiscard]] DomainId id_of(std::uint32_t slot) const noexcept
+  {
+    return {.slot = slot, .generation = records_[slot].life};
+  }
 
   /// Not for look-ups: it has no secret.
   static std::uint64_t digest_of(Domain const& domain) noexcept
@@ -99,7 +134,8 @@ class DomainTable {
     return ids_.find(hash, [&](std::uint32_t id) { return records_[id].domain == domain; });
   }
 
-  List<Record> records_;  // by domain id
+  List<Record> records_;      // by slot
+  std::uint32_t free_ = nil;  // the latest slot given back
   IdTable ids_;
   ByteHash hash_;
   std::size_t text_bytes_ = 0;

@@ -32,12 +32,12 @@ class Ghosts {
   /// `hash` names the first page of a prompt by its tokens alone.
   void record_start(std::uint64_t hash, DomainId domain) noexcept
   {
-    starts_[hash & (starts_.size() - 1)] = Start{.print = print(hash), .domain = domain.value};
+    starts_[hash & (starts_.size() - 1)] = Start{.print = print(hash), .domain = domain.slot};
   }
   [[nodiscard]] bool starts_elsewhere(std::uint64_t hash, DomainId domain) const noexcept
   {
     Start const& start = starts_[hash & (starts_.size() - 1)];
-    return start.print == print(hash) && start.domain != domain.value;
+    return start.print == print(hash) && start.domain != domain.slot;
   }
 
   [[nodiscard]] std::size_t bytes() const noexcept { return evicted_.bytes() + starts_.bytes(); }

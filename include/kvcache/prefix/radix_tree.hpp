@@ -69,7 +69,9 @@ class RadixTree {
   RadixTree(std::int32_t page_tokens, PageCount pages) : RadixTree(page_tokens, pages, Options{}) {}
   RadixTree(std::int32_t page_tokens, PageCount pages, Options options)
       : spans_(pages, static_cast<std::size_t>(page_tokens)),
-        index_(static_cast<std::size_t>(page_tokens), secret_of(options), pages),
+        index_(static_cast<std::size_t>(page_tokens),
+               options.seed ? *options.seed : detail::draw_secret(),
+               pages),
         map_(pages),
         ghosts_(pages),
         domains_(index_.page_hash().finish(0, 0)),
@@ -81,20 +83,22 @@ class RadixTree {
   /// The id of `domain`, new or known. **Cost** O(bytes). **Errors** `std::bad_alloc`, nothing changed.
   DomainId intern(Domain const& domain) { return domains_.intern(domain); }
 
-  /// The id of `domain`, if it was interned. **Cost** O(bytes).
+  /// The id of `domain`, if it was interned and has not ended. **Cost** O(bytes).
   [[nodiscard]] std::optional<DomainId> find(Domain const& domain) const noexcept
   {
     return domains_.find(domain);
   }
 
-  /// How often `domain` was forgotten.
-  [[nodiscard]] std::uint32_t generation(DomainId domain) const noexcept
+  /// How often `domain` was forgotten. **Pre** it has not ended.
+  [[nodiscard]] std::uint32_t generation(DomainId id) const noexcept
   {
-    return domains_.generation(domain);
+    return domains_.generation(id);
   }
 
-  /// The longest cached prefix of `tokens`, of at most `limit` rows. Moves nothing, allocates nothing.
-  /// **Cost** O(rows matched) to compare tokens, O(1) for each span on the way.
+  /// Nobody names `domain` any more: its bytes go, its slot is used again. **Pre** it has no page here.
+  void end(DomainId domain) noexcept { domains_.end(domain); }
+
+  /// The longest cached prefix of `tokens`, of at most `limit` rows. Moves nothing, allocates nothing. **Cost** O(rows matched + spans).
   [[nodiscard]] Match match(DomainId domain,
                             std::span<Token const> tokens,
                             Index limit) const noexcept
@@ -376,10 +380,6 @@ class RadixTree {
   [[nodiscard]] std::uint64_t ghost_place(DomainId domain, PageId before) const noexcept
   {
     return before == zero_page ? domains_.digest(domain) : std::uint64_t{before.value};
-  }
-  [[nodiscard]] static std::uint64_t secret_of(Options const& options) noexcept
-  {
-    return options.seed ? *options.seed : detail::draw_secret();
   }
 
   /// Frees span `id`, whose pages have left the map.
