@@ -218,7 +218,7 @@ TEST_CASE("Media rows: what cannot be declared is refused by name", "[control][m
   Media const nameless = picture("");
   auto const field = [&](Spans const& media) {
     Error const error = refusal(plane, look, media);
-    return std::pair(std::string(error.field), error.limit);
+    return std::pair(std::string(error.field), error.limit.value);
   };
   using Field = std::pair<std::string, std::int64_t>;
   CHECK(field({{.item = &cat, .first = 2, .rows = 0}}) == Field("media.rows", 1));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <type_traits>
 
 /// \file Outcomes that a caller must expect, as values an operator can read.
 
@@ -60,13 +61,29 @@ enum class Why : std::uint8_t {
   return "unknown";
 }
 
+/// The figure that a refusal ends with, 0 included; or none.
+struct Limit {
+  std::int64_t value = 0;
+  bool given = false;
+
+  constexpr Limit() = default;
+  template <class T>
+    requires(std::is_integral_v<T>)
+  // NOLINTNEXTLINE(google-explicit-constructor): a number is one
+  constexpr Limit(T figure) noexcept : value(static_cast<std::int64_t>(figure)), given(true)
+  {
+  }
+  // NOLINTNEXTLINE(google-explicit-constructor): and may be read as one, 0 where there is none
+  constexpr operator std::int64_t() const noexcept { return value; }
+};
+
 /// A refusal: the field, the value that was given, and what would be right.
 struct Error {
   Why why = Why::ok;
   char const* field = "";  ///< string literal
   std::int64_t value = 0;  ///< what was given
   char const* right = "";  ///< string literal: what would be right
-  std::int64_t limit = 0;  ///< the figure that `right` speaks of, where it has one
+  Limit limit{};           ///< the figure that `right` speaks of, where it has one
 
   /// One sentence in a buffer of its own, such as "page_tokens = 300 (bad configuration): must be 1 to 256".
   struct Message {
@@ -75,7 +92,7 @@ struct Error {
   [[nodiscard]] Message message() const noexcept
   {
     Message m{};
-    if (limit != 0) {
+    if (limit.given) {
       std::snprintf(m.text,
                     sizeof m.text,
                     "%s = %lld (%s): %s %lld",
@@ -83,7 +100,7 @@ struct Error {
                     static_cast<long long>(value),
                     name(why),
                     right,
-                    static_cast<long long>(limit));
+                    static_cast<long long>(limit.value));
     } else {
       std::snprintf(m.text,
                     sizeof m.text,

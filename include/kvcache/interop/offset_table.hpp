@@ -36,10 +36,10 @@ struct PlaneNumbers {
 template <class T>
 [[nodiscard]] Result<PlaneNumbers> plane_numbers(LayerTensor<T> const& t)
 {
-  auto const wrong =
-    [](char const* field, std::int64_t value, char const* right, std::int64_t limit = 0) {
-      return Error{Why::bad_config, field, value, right, limit};
-    };
+  auto const wrong = [](
+                       char const* field, std::int64_t value, char const* right, Limit limit = {}) {
+    return Error{Why::bad_config, field, value, right, limit};
+  };
   if ((t.page_tokens & (t.page_tokens - 1)) != 0) {
     return wrong("page_tokens", t.page_tokens, "must be a power of two for TensorRT-LLM");
   }
