@@ -10,20 +10,20 @@
 #include <vector>
 
 #include "support/catch.hpp"
-#include "support/deferring_device.hpp"
 #include "support/hand_plan.hpp"
+#include "support/streams_device.hpp"
 
 namespace {
 
 using kvcache::Index;
 using kvcache::Plan;
-using kvcache_test::DeferringDevice;
+using kvcache_test::StreamsDevice;
 using Layout = kvcache::PagedHeads<float>;
 
 constexpr kvcache::Geometry geometry{.layers = 2, .kv_heads = 1, .head_dim = 8, .page_tokens = 4};
 
 /// The fault, once it is switched on: one staging buffer for every step in flight.
-class Stalled final : public DeferringDevice {
+class Stalled final : public StreamsDevice {
  public:
   bool one_buffer = false;
 
@@ -36,7 +36,7 @@ class Stalled final : public DeferringDevice {
       std::memcpy(buffer_.data(), source, bytes);
       source = buffer_.data();
     }
-    DeferringDevice::upload(target, source, bytes, stream);
+    StreamsDevice::upload(target, source, bytes, stream);
   }
 
  private:
@@ -118,7 +118,7 @@ TEST_CASE("B-060 through the facade: two steps in flight, the stream stands stil
           "[faults][staging]")
 {
   using Cache = kvcache::KVCache<Layout>;
-  DeferringDevice device;
+  StreamsDevice device;
   auto cache = Cache::create(geometry, {.pages = 16, .max_step_tokens = 16, .device = &device});
   REQUIRE(cache);
   std::vector<kvcache::Token> const prompt{1, 2, 3, 4, 5, 6, 7};

@@ -256,26 +256,20 @@ inline void flight_lose(FlightWorld& w, FlightStep& t)
   }
 }
 
-inline void flight_submit(FlightWorld& w, FlightStep& t, bool lose)
+/// The device comes some way, or to the end of a step.
+inline void let_run(FlightWorld& w, Random& random)
+{
+  for (std::uint32_t pieces = random.between(1, 9); pieces > 0; --pieces) {
+    (void)w.device.streams.world.run_some(random);
+  }
+}
+
+inline void flight_submit(FlightWorld& w, FlightStep& t, Random& random)
 {
   require(w.control.submit(t.id).has_value() && w.twin.submit(t.id).has_value(), "submit");
   t.plan = w.control.plan(t.id);
   require(t.plan == w.twin.plan(t.id), "two instances made different plans");
   t.stage = FlightStep::Stage::submitted;
-  for (kvcache::PlannedChunk const& planned : t.plan.chunks) {
-    FlightChunk const* const chunk = t.find(planned.sequence);
-    require(chunk != nullptr, "the plan has a chunk that nobody added");
-    for (kvcache::Index i = planned.first_index - planned.slack;
-         i < planned.first_index + planned.tokens;
-         ++i) {
-      t.to_write.insert(w.device.slot_of(chunk->table, static_cast<std::size_t>(i)));
-    }
-  }
-  for (kvcache::RowMove const& move : t.plan.moves) {
-    std::size_t const slot = w.device.slot(move.target, static_cast<std::size_t>(move.target_row));
-    require(!w.settled(slot), "I3: a plan moves a row to where others rely on another");
-    t.to_write.insert(slot);
-  }
   w.tally.moves += t.plan.moves.size();
   for (FlightChunk& chunk : t.chunks) {  // a copy that the plan lacks was of no use to anyone
     bool const copied =
@@ -285,8 +279,16 @@ inline void flight_submit(FlightWorld& w, FlightStep& t, bool lose)
     chunk.copy_target = copied ? chunk.copy_target : kvcache::zero_page;
   }
   w.say("step " + std::to_string(t.id.value));
-  if (lose) {
-    flight_lose(w, t);
+  note_rows(w, t);
+  if (random.below(40) == 0) {
+    return flight_lose(w, t);
+  }
+  ask_device(w, t, random);
+  std::uint32_t const pace = random.below(4);
+  if (pace == 0) {
+    w.device.streams.world.finish(t.end);
+  } else if (pace == 1) {
+    let_run(w, random);
   }
 }
 
@@ -302,30 +304,53 @@ inline void flight_drop(FlightWorld& w, FlightStep& t)
   w.erase(id);
 }
 
-/// The oldest step of the stream that has not run: two of them may have run before the first is committed.
+/// The device comes to the end of the stream's oldest step that has not run (two of them may have run before the first is
+/// committed), or some way.
 inline void flight_run(FlightWorld& w, std::uint32_t stream, Random& random)
 {
+  if (random.below(2) == 0) {
+    let_run(w, random);
+    return w.say("some");
+  }
   for (FlightStep& t : w.steps) {
     if (t.stream == stream && t.stage == FlightStep::Stage::submitted && !t.doomed) {
       w.say("step " + std::to_string(t.id.value));
-      return run_step(w, t, random);
+      return w.device.streams.world.finish(t.end);
     }
   }
 }
 
-/// Steps that were given up end with the one before them; their plans are applied all the same.
+/// Steps that were given up end with the one before them.
 inline bool end_doomed(FlightWorld& w, std::uint32_t stream)
 {
   bool ended = false;
   for (FlightStep* t = w.oldest(stream); t != nullptr && t->doomed; t = w.oldest(stream)) {
-    if (t->stage == FlightStep::Stage::submitted && !t->lost) {
-      apply_plan(w, *t);
-    }
     w.tally.doomed += 1;
     w.erase(t->id);
     ended = true;
   }
   return ended;
+}
+
+/// Drafts of `id` were accepted, so the chunks behind them no longer may begin before their end.
+inline void settle_drafts(FlightWorld& w, kvcache::StepId id)
+{
+  for (FlightStep& t : w.steps) {
+    for (kvcache::PlannedChunk const& planned : t.plan.chunks) {
+      FlightChunk const& chunk = *t.find(planned.sequence);
+      auto const result =
+        w.results.find({id.value, {planned.sequence.slot, planned.sequence.generation}});
+      if (chunk.step_before != id.value || result == w.results.end()) {
+        continue;
+      }
+      auto const start = static_cast<kvcache::Index>(result->second.size());
+      for (kvcache::Index i = planned.first_index - planned.slack; i < start; ++i) {
+        std::size_t const slot = w.device.slot_of(chunk.table, static_cast<std::size_t>(i));
+        t.to_write.reset(slot);
+        t.to_read.set(slot);
+      }
+    }
+  }
 }
 
 inline void flight_commit(FlightWorld& w, FlightStep& t)
@@ -347,6 +372,7 @@ inline void flight_commit(FlightWorld& w, FlightStep& t)
     }
   }
   w.erase(id);
+  settle_drafts(w, id);
   w.failing[stream] = false;
   take_cuts(w);
   bool const cut = end_doomed(w, stream);
@@ -365,14 +391,14 @@ inline void flight_commit(FlightWorld& w, FlightStep& t)
   w.say("step " + std::to_string(id.value));
 }
 
-/// The device may have stopped before the step or after it; what was submitted is applied all the same.
+/// The device may not have come to the step, or be anywhere in it; what was submitted is applied all the same.
 inline void flight_fail(FlightWorld& w, FlightStep& t)
 {
   kvcache::StepId const id = t.id;
   std::uint32_t const stream = t.stream;
   bool const is_oldest = &t == w.oldest(stream);
-  if (is_oldest && t.stage == FlightStep::Stage::submitted) {
-    apply_plan(w, t);
+  if (!t.lost) {
+    w.device.abandon(t.plan.slot, stream);
   }
   require(w.control.fail(id).has_value() && w.twin.fail(id).has_value(), "fail");
   w.tally.fails += 1;
@@ -487,7 +513,7 @@ inline void perform(FlightWorld& w, FlightOperation const& o)
     case FlightKind::add:
       return open != nullptr ? flight_add(w, *open, random) : void();
     case FlightKind::submit:
-      return open != nullptr ? flight_submit(w, *open, random.below(40) == 0) : void();
+      return open != nullptr ? flight_submit(w, *open, random) : void();
     case FlightKind::drop:
       return open != nullptr ? flight_drop(w, *open) : void();
     case FlightKind::run:
@@ -538,6 +564,9 @@ inline void finish(FlightWorld& w)
     flight_unpin(w, random);
     w.check();
   }
+  Random random(0);
+  w.device.streams.world.finish_all(random);
+  w.check();
   w.control.forget(w.domains[0]);
   w.control.forget(w.domains[1]);
   require_equal(w.control.stats().free, w.setting.pages, "I8: all is closed and not all is free");

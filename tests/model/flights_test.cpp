@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random calls on two control planes with two steps in flight on each of two streams, beside a device of stamps.
+// Random calls on two control planes with two steps in flight on each of two streams, beside a pool of stamps on a device
+// whose streams run late, early and between each other.
 // KVCACHE_MODEL_OPS sets how many operations, KVCACHE_MODEL_FIRST the first seed, KVCACHE_FLIGHT_SEED replays one seed.
 
 #include <algorithm>
@@ -154,7 +155,8 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
     "ended with "
     "an older one, %llu "
     "resumes, %llu reorders, %llu media declared (%llu turns), %llu hits with media, %llu torn "
-    "chunks refused, %llu refused names, %llu copies of copies\n",
+    "chunks refused, %llu refused names, %llu copies of copies, %llu "
+    "steps given up whose kernels ran later, %llu steps with another one's between their kernels\n",
     n(first),
     n(seed),
     n(tally.operations),
@@ -181,7 +183,9 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
     n(tally.media_hits),
     n(tally.torn),
     n(tally.crowded),
-    n(tally.links));
+    n(tally.links),
+    n(tally.ghosts),
+    n(tally.between));
   INFO((verdict.empty() ? verdict : verdict.substr(ran) + "\n" + report(seed)));
   REQUIRE(verdict.empty());
   CHECK(tally.operations >= wanted);
@@ -191,7 +195,7 @@ TEST_CASE("Control: random calls with steps in flight keep every row", "[model][
           tally.commits,  tally.fails,         tally.cuts,        tally.trees,        tally.moves,
           tally.lost,     tally.pins,          tally.dead_chunks, tally.doomed,       tally.resumes,
           tally.reorders, tally.media,         tally.turns,       tally.media_hits,   tally.torn,
-          tally.crowded,  tally.links}) {
+          tally.crowded,  tally.links,         tally.ghosts,      tally.between}) {
       CHECK(count >= 100);
     }
   }

@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,6 +33,7 @@ struct FlightTally {
   std::uint64_t trees = 0, moves = 0, lost = 0, pins = 0;
   std::uint64_t dead_chunks = 0, doomed = 0, attach_only = 0, pending_hits = 0;
   std::uint64_t media = 0, turns = 0, media_hits = 0, torn = 0, crowded = 0, links = 0;
+  std::uint64_t ghosts = 0, between = 0;
 };
 
 /// A control plane that a test may look into.
@@ -118,14 +118,23 @@ class FlightControl
     return true;
   }
 
+  /// What the plane and the pool beside it are made with.
+  static kvcache::ControlOptions options_of(FlightSetting const& s)
+  {
+    kvcache::ControlOptions options{.pages = s.pages,
+                                    .page_tokens = s.page_tokens,
+                                    .max_sequences = max_sequences,
+                                    .max_step_tokens = 1024,
+                                    .event_capacity = 64,
+                                    .seed = 1};  // so that what breaks breaks again
+    require(options.complete().why == kvcache::Why::ok, "options");
+    return options;
+  }
+
  private:
   static Plane make(FlightSetting const& s)
   {
-    auto made = Plane::create({.pages = s.pages,
-                               .page_tokens = s.page_tokens,
-                               .max_sequences = max_sequences,
-                               .event_capacity = 64},
-                              {.prefix = {}, .replacement = {.sieve = s.sieve}});
+    auto made = Plane::create(options_of(s), {.prefix = {}, .replacement = {.sieve = s.sieve}});
     return std::move(*made);
   }
 };
@@ -155,6 +164,12 @@ struct FlightChunk {
   kvcache::PageId copy_target = kvcache::zero_page;
 };
 
+/// What attention reads for a chunk, and what must be there.
+struct FlightReads {
+  std::vector<std::size_t> slots;
+  std::vector<Stamp> want;
+};
+
 struct FlightStep {
   enum class Stage : std::uint8_t { open, submitted, ran };
   kvcache::StepId id{};
@@ -164,10 +179,14 @@ struct FlightStep {
   bool lost = false;    // its plan was never applied
   std::vector<FlightChunk> chunks;
   kvcache::Plan plan;
-  std::set<std::size_t> to_write;  // slots of the plan
+  FlightSlots to_write;            // slots of the plan: chunks, moves, copies ...
+  FlightSlots to_read;             // ... and what they read
+  StreamWorld::Mark end;           // of its kernels
+  std::vector<FlightReads> reads;  // once the rows are stored
   std::vector<kvcache::Outcome> outcomes;
   std::vector<FlightText> names;                   // what the outcomes point to
   std::vector<std::vector<kvcache::Index>> paths;  // likewise
+  std::vector<bool> dead;                          // chunks of the plan that were, then
 
   [[nodiscard]] FlightChunk const* find(kvcache::SequenceId id_) const
   {
@@ -182,16 +201,23 @@ struct FlightStep {
 
 struct FlightWorld {
   FlightWorld(FlightSetting const& s, FlightTally& t)
-      : setting(s), tally(t), control(s), twin(s), device(s, FlightControl::max_sequences)
+      : setting(s), tally(t), device(FlightControl::options_of(s)), control(s), twin(s)
   {
     domains[1] = kvcache::Domain({.model = {}, .weights = {}, .salt = "x", .adapters = {}});
   }
 
+  FlightWorld(FlightWorld const&) = delete;
+  FlightWorld& operator=(FlightWorld const&) = delete;
+  ~FlightWorld() { over = true; }
+
   FlightSetting setting;
   FlightTally& tally;
+  std::string broken;           // by a kernel; what calls the device must not throw
+  bool over = false;            // kernels that have not run will not
+  kvcache::StepId stored_by{};  // the step whose rows were stored last
+  FlightDevice device;
   FlightControl control;
   FlightControl twin;
-  FlightDevice device;
   kvcache::Domain domains[2];
   FlightItems items;
   std::uint32_t epochs[2] = {0, 0};
@@ -206,6 +232,27 @@ struct FlightWorld {
 
   void say(std::string const& text) { said += text; }
 
+  /// Work of a kernel, which notes what breaks.
+  template <class Work>
+  void on_device(std::uint32_t stream, Work work)
+  {
+    device.streams.launch(
+      [this, work = std::move(work)] {
+        if (!over && broken.empty()) {
+          broken = verdict_on([&] { work(); });
+        }
+      },
+      device.stream(stream));
+  }
+  [[nodiscard]] FlightStep* find_step(kvcache::StepId id)
+  {
+    for (FlightStep& t : steps) {
+      if (t.id == id) {
+        return &t;
+      }
+    }
+    return nullptr;
+  }
   [[nodiscard]] FlightStep* open_step(std::uint32_t stream)
   {
     for (FlightStep& t : steps) {
@@ -279,7 +326,7 @@ struct FlightWorld {
       if (t.stage == FlightStep::Stage::ran) {
         continue;
       }
-      bool found = t.to_write.count(device.slot(page, row)) != 0;
+      bool found = t.to_write.test(device.slot(page, row));
       for (FlightChunk const& chunk : t.chunks) {
         found = found || (chunk.copy_target == page && page != kvcache::zero_page);
       }
@@ -323,6 +370,9 @@ struct FlightWorld {
 
   void check()
   {
+    if (!broken.empty()) {
+      breaks_off(broken);
+    }
     if (kvcache::Report const report = control.check_invariants(); !report) {
       breaks_off(std::string("check_invariants: ") + report.broken + " at " +
                  std::to_string(report.where));

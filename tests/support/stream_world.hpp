@@ -2,7 +2,8 @@
 #pragma once
 
 /// \file Streams and events without a device. Nothing runs when it is asked for; all of it runs as late as it may: only when a
-/// test says that a stream must have come to its end, and then of the other streams no more than that one waits for.
+/// test says that a stream must have come to its end, and then of the other streams no more than that one waits for. Or a
+/// test lets some of it run, a piece of one stream and then of another.
 
 #include <cstddef>
 #include <cstdint>
@@ -43,24 +44,28 @@ class StreamWorld {
     }
   }
   void finish(void* stream) { finish(record(stream)); }
-  /// Runs everything, a piece of one stream and then of another.
+  /// Runs a piece of some stream. False: there was none.
+  bool run_some(Random& random)
+  {
+    std::size_t busy = 0;
+    for (auto const& [stream, s] : streams_) {
+      busy += s.waiting.empty() ? 0U : 1U;
+    }
+    if (busy == 0) {
+      return false;
+    }
+    std::uint32_t pick = random.below(static_cast<std::uint32_t>(busy));
+    for (auto& [stream, s] : streams_) {
+      if (!s.waiting.empty() && pick-- == 0) {
+        run_one(stream);
+        break;
+      }
+    }
+    return true;
+  }
   void finish_all(Random& random)
   {
-    for (;;) {
-      std::size_t busy = 0;
-      for (auto const& [stream, s] : streams_) {
-        busy += s.waiting.empty() ? 0U : 1U;
-      }
-      if (busy == 0) {
-        return;
-      }
-      std::uint32_t pick = random.below(static_cast<std::uint32_t>(busy));
-      for (auto& [stream, s] : streams_) {
-        if (!s.waiting.empty() && pick-- == 0) {
-          run_one(stream);
-          break;
-        }
-      }
+    while (run_some(random)) {
     }
   }
 

@@ -2,11 +2,14 @@
 #pragma once
 
 /// \file A device with streams that run as late as they may, kept apart and in order by the rules of `device/device.hpp` and by
-/// nothing else. Memory that is given back is spoilt as soon as the device could use it again.
+/// nothing else. A test may let some of their work run early, turn the records of launches round, and have uploads read their
+/// source at once. Memory that is given back is spoilt as soon as the device could use it again.
 
 #include <kvcache/device/device.hpp>
 #include <kvcache/device/host_device.hpp>
+#include <kvcache/device/launch_lists.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -26,8 +29,19 @@ class StreamsDevice : public kvcache::Device {
     false;  ///< the fault: what is asked for later does not wait for what was joined; memory does
 
   bool waits_for_nothing = false;  ///< the fault: the host goes on before a mark was passed
+  bool reads_early = false;        ///< uploads that are asked for now read their source at once
+  bool backwards =
+    false;  ///< launches that are asked for now go through their lists from the end, where that is allowed
 
-  ~StreamsDevice() override { world.finish(own()); }
+  ~StreamsDevice() override { sync(); }
+
+  /// A kernel of the engine, on the device's own stream or on another.
+  void launch(std::function<void()> work, kvcache::StreamRef stream = {})
+  {
+    on(stream, std::move(work));
+  }
+  /// The device's own stream has come to its end.
+  void sync() { world.finish(own()); }
 
   [[nodiscard]] bool captures(kvcache::StreamRef) noexcept override { return graph; }
   void join(kvcache::StreamRef stream) noexcept override
@@ -69,7 +83,13 @@ class StreamsDevice : public kvcache::Device {
               std::size_t bytes,
               kvcache::StreamRef stream) noexcept override
   {
-    on(stream, [=] { std::memcpy(target, source, bytes); });
+    if (!reads_early) {
+      return on(stream, [=] { std::memcpy(target, source, bytes); });
+    }
+    auto const* const from = static_cast<std::byte const*>(source);
+    on(stream, [target, copy = std::vector<std::byte>(from, from + bytes)] {
+      std::memcpy(target, copy.data(), copy.size());
+    });
   }
   void fill(std::byte* target,
             std::byte value,
@@ -80,23 +100,44 @@ class StreamsDevice : public kvcache::Device {
   }
   void write_words(kvcache::LaunchCell cell, kvcache::StreamRef stream) noexcept override
   {
-    on(stream, [=, this] { host_.write_words(cell, {}); });
+    on(stream, [=, this, turns = backwards] {
+      turn<kvcache::WordRun>(turns, cell, &kvcache::LaunchLists::words);
+      host_.write_words(cell, {});
+    });
   }
+  /// In order, for what one writes another may have read.
   void move_rows(kvcache::LaunchCell cell, kvcache::StreamRef stream) noexcept override
   {
     on(stream, [=, this] { host_.move_rows(cell, {}); });
   }
   void copy_pages(kvcache::LaunchCell cell, kvcache::StreamRef stream) noexcept override
   {
-    on(stream, [=, this] { host_.copy_pages(cell, {}); });
+    on(stream, [=, this, turns = backwards] {
+      turn<kvcache::StridedCopy>(turns, cell, &kvcache::LaunchLists::copies);
+      host_.copy_pages(cell, {});
+    });
   }
   void count_up(kvcache::LaunchCell cell, kvcache::StreamRef stream) noexcept override
   {
-    on(stream, [=, this] { host_.count_up(cell, {}); });
+    on(stream, [=, this, turns = backwards] {
+      turn<kvcache::IndexRun>(turns, cell, &kvcache::LaunchLists::runs);
+      host_.count_up(cell, {});
+    });
   }
 
  private:
   [[nodiscard]] void* own() noexcept { return this; }
+  template <class Record>
+  static void turn(bool turns,
+                   kvcache::LaunchCell cell,
+                   kvcache::LaunchList kvcache::LaunchLists::* of)
+  {
+    if (turns) {
+      kvcache::LaunchList const& list = reinterpret_cast<kvcache::LaunchLists const*>(*cell)->*of;
+      auto* const records = reinterpret_cast<Record*>(*cell + list.at);
+      std::reverse(records, records + list.count);
+    }
+  }
   void on(kvcache::StreamRef stream, std::function<void()> work)
   {
     if (stream.handle == nullptr) {
