@@ -38,6 +38,11 @@ struct DomainId {
   std::uint32_t slot{};
   std::uint32_t generation{};
   friend constexpr auto operator<=>(DomainId, DomainId) = default;
+  // In words: nvcc's front end loses the body of a defaulted one that other defaulted ones call.
+  friend constexpr bool operator==(DomainId a, DomainId b) noexcept
+  {
+    return a.slot == b.slot && a.generation == b.generation;
+  }
 };
 
 /// A row of the page table, held by one sequence from `open` to its close.
