@@ -209,7 +209,8 @@ TEST_CASE("Pool: random plans of liars, on a device that runs late, write nothin
     };
     std::vector<Line> memory((13 + 2) * page_bytes / sizeof(Line));
     std::memset(memory.data(), 0x5a, memory.size() * sizeof(Line));
-    std::byte* const arena = memory.front().bytes + page_bytes;
+    auto* const first = reinterpret_cast<std::byte*>(memory.data());
+    std::byte* const arena = first + page_bytes;
     int tags[max_streams] = {};
     {
       auto pool = Pool<Layout>::create(geometry, sizes, {arena, 13 * page_bytes}, &device);
@@ -263,7 +264,7 @@ TEST_CASE("Pool: random plans of liars, on a device that runs late, write nothin
       device.world.finish_all(random);
     }
     for (std::size_t i = 0; i < page_bytes; ++i) {
-      REQUIRE(memory.front().bytes[i] == std::byte{0x5a});
+      REQUIRE(first[i] == std::byte{0x5a});
       REQUIRE(arena[i] == std::byte{0});  // the page of zeros
       REQUIRE(arena[13 * page_bytes + i] == std::byte{0x5a});
     }
