@@ -13,7 +13,7 @@ namespace {
 bool const registered = kvcache_bench::add(
   {.bar = "INSTR",
    .what = "decode step of 256 sequences, control, instructions a sequence",
-   .goal = 503,  // 3 percent above what it was when costs were first counted: 489
+   .goal = 503.5,  // 3 percent above what it was when costs were first counted: 489
    .higher_is_better = false,
    .wall = false,
    .once = true,
