@@ -5,6 +5,7 @@
 #     sm_90a and sm_100;
 #   - the same headers beside the toolkit's, by the host compiler alone; the twins of the converts agree with the toolkit's own;
 #   - with -use_fast_math a turn of RoPE has an exact quotient and whole turns taken off;
+#   - with --extended-lambda a bias that is a __device__ lambda; one that gives no number is refused by our sentence;
 #   - every instruction of core/isa in one kernel, also for targets that have what those four lack, and that they use it;
 #   - every kernel that is shipped: tests/kernels/run.sh, and the roofline in docs/gpu.md;
 #   - the bars of bench/gpu compile and link;
@@ -79,6 +80,7 @@ for target in 80 90 100 100f; do
   later "$nvcc" "${flags[@]}" -ptx "-arch=compute_$target" "$root/tests/nvcc/isa.cu" -o "$build/isa_$target.ptx"
 done
 later "$nvcc" "${flags[@]}" -use_fast_math -ptx -arch=compute_90 "$root/tests/nvcc/fast_math.cu" -o "$build/fast_math.ptx"
+later "$nvcc" "${flags[@]}" --extended-lambda -arch=sm_90 -c "$root/tests/nvcc/lambda_bias.cu" -o "$build/lambda_bias.o"
 later g++ "${host[@]}" -O1 "-I$root/tests" -c "$root/tests/nvcc/isa_twins.cpp" -o "$build/isa_twins.o"
 later g++ "${host[@]}" "$root/tests/kernels/roofline.cpp" -o "$build/roofline"
 all_at_once
@@ -105,6 +107,14 @@ if grep -E 'div\.(approx|full)' "$build/fast_math.ptx" || ! grep -q 'div\.rn' "$
   exit 1
 fi
 echo "nvcc: with -use_fast_math a turn has an exact quotient, and the sine of an angle less its whole turns"
+
+if "$nvcc" "${flags[@]}" --extended-lambda -arch=sm_90 -DKVCACHE_NO_NUMBER -c "$root/tests/nvcc/lambda_bias.cu" -o "$build/no_number.o" \
+  >"$build/no_number.txt" 2>&1 || ! grep -q 'kvcache: a bias is called with a ScoreAt and gives a number' "$build/no_number.txt"; then
+  cat "$build/no_number.txt" >&2
+  echo "nvcc: a __device__ lambda that gives no number is not refused by our sentence" >&2
+  exit 1
+fi
+echo "nvcc: a __device__ lambda is a bias where it gives a number"
 
 "$root/tests/kernels/run.sh" "$nvcc" "$build/kernels" "${architectures[@]}"
 "$build/roofline" "$build/kernels/used.txt" >"$build/roofline.txt"

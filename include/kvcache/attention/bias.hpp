@@ -15,6 +15,8 @@
 ///   };
 ///   attend(view, plan, layer, io, item, alibi);
 ///
+/// For `device.cuh` the functor's call is KVCACHE_HOST_DEVICE or `__device__`; with nvcc's --extended-lambda a lambda will do.
+///
 /// The library knows no bias by name. Without a functor no code for one is made.
 
 namespace kvcache::inline v0_1 {
@@ -43,5 +45,10 @@ concept ScoreBias = requires(B const& bias, ScoreAt at) {
 };
 
 static_assert(ScoreBias<NoBias>);
+
+/// What a kernel takes for a `ScoreBias`: nvcc gives host code a `__device__` lambda without its call, so nothing is asked of it
+/// until the kernel calls it.
+template <class B>
+concept DeviceScoreBias = std::copy_constructible<B>;
 
 }  // namespace kvcache::inline v0_1

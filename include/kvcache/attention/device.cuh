@@ -91,7 +91,7 @@ cudaError_t allow_shared()
 /// How many blocks of attention the current device holds at once: `DeviceLimits::blocks` for its whole use.
 /// **Errors** `bad_config` where a block may not have the shared memory that the head size needs, with the figures; what the
 /// runtime says; a head size that has no kernel is an invalid value.
-template <class Layout, class Query, class Out, ScoreBias Bias = NoBias>
+template <class Layout, class Query, class Out, DeviceScoreBias Bias = NoBias>
 [[nodiscard]] Result<std::int32_t> attention_blocks(std::int32_t head_dim)
 {
   int blocks = 0;
@@ -158,7 +158,7 @@ template <class Layout>
 }
 
 /// Attention of one layer: two launches, three where chunks may share rows. **Pre** see `AttendKernel`.
-template <class Layout, class Query, class Out, ScoreBias Bias = NoBias>
+template <class Layout, class Query, class Out, DeviceScoreBias Bias = NoBias>
 [[nodiscard]] Result<Done> attend(BatchView<Layout> const& view,
                                   DeviceWork const& work,
                                   std::int32_t layer,

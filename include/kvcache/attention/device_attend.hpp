@@ -40,7 +40,7 @@ namespace kvcache::inline v0_1 {
 /// any token of a tile sees are finite in all: a tensor core multiplies the V of a row that another token does not see, or that a
 /// bias leaves out, by 0. (Such a row's K may be anything to the token; the host's kernels read neither.) **Post** outputs and logs of items that no share's border cuts are final, of
 /// the others after `MergePartsKernel`. Padding gets zeros and -infinity.
-template <class Layout, int HeadDim, class Query, class Out, ScoreBias Bias = NoBias>
+template <class Layout, int HeadDim, class Query, class Out, DeviceScoreBias Bias = NoBias>
 struct AttendKernel {
   using Element = typename MatrixElement<typename Layout::element>::type;
   static_assert(std::is_same_v<Query, float> || std::is_same_v<Query, typename Layout::element>,
@@ -87,6 +87,7 @@ struct AttendKernel {
   template <ThreadBlock B>
   KVCACHE_HOST_DEVICE void operator()(B& block) const
   {
+    static_assert(ScoreBias<Bias>, "kvcache: a bias is called with a ScoreAt and gives a number");
     auto const shares = detail::WorkShares::of(*work.total, work.limits.blocks);
     if (block.index() >= shares.blocks) {
       return;
