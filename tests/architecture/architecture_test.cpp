@@ -55,6 +55,7 @@ TEST_CASE("Architecture: the repository keeps the house rules", "[architecture]"
   check_none(headers_are_short(tree));
   check_none(macros_are_few(tree));
   check_none(assembly_is_in_isa(tree));
+  check_none(assembly_names_memory(tree));
   check_none(cuda_is_asked_in_order(tree));
   check_none(files_open_the_same_way(tree));
   check_none(nothing_is_unfinished(tree));
@@ -203,6 +204,27 @@ TEST_CASE("Architecture: assembly and questions about devices outside core/isa a
   check_one(macros_are_few(header("pool/a.hpp", question)), "core/isa/ ask what is compiled");
   check_none(macros_are_few(header("core/isa/a.hpp", question)));
   check_none(macros_are_few(header("core/cuda_block.hpp", question)));
+}
+
+TEST_CASE("Architecture: assembly that reads or writes memory without saying so is seen",
+          "[architecture]")
+{
+  std::string const open = "void f(int p, int d)\n{\n  ";
+  std::string const load = "asm volatile(\"ld.shared.b32 %0, [%1];\" : \"=r\"(d) : \"r\"(p)";
+  std::string const close = ");\n}\n";
+  check_one(assembly_names_memory(header("core/isa/a.hpp", open + load + close)), "a.hpp:5");
+  check_one(assembly_names_memory(
+              header("core/isa/a.hpp",
+                     open + load + " : \"memory\");\n  __asm__(\"red [%0];\" :: \"r\"(p)" + close)),
+            "a.hpp:6");
+  check_none(
+    assembly_names_memory(header("core/isa/a.hpp", open + load + " : \"memory\"" + close)));
+  check_none(assembly_names_memory(
+    header("core/isa/a.hpp",
+           open + "asm(\"max.f32 %0, %1, %2;\" : \"=f\"(d) : \"f\"(p), \"f\"(p)" + close)));
+  check_none(assembly_names_memory(
+    header("core/isa/a.hpp",
+           open + "asm volatile(\"ld.global.nc.b32 %0, [%1];\" : \"=r\"(d) : \"l\"(p)" + close)));
 }
 
 TEST_CASE("Architecture: a file without its opening lines is seen", "[architecture]")

@@ -347,6 +347,34 @@ inline Breaches assembly_is_in_isa(Tree const& tree)
   return out;
 }
 
+/// Assembly with an address among its operands names "memory": without it a compiler may move it over a store that it does not
+/// see meet it. Loads of what nothing writes while a kernel runs (`.nc`) may move.
+inline Breaches assembly_names_memory(Tree const& tree)
+{
+  Breaches out;
+  for (auto const& [path, text] : tree) {
+    if (!is_public_header(path)) {
+      continue;
+    }
+    std::string const code = code_only(text);
+    for (std::size_t at = code.find("asm"); at != std::string::npos;
+         at = code.find("asm", at + 1)) {
+      bool const starts = !is_word(code[at - 1]) || code[at - 1] == '_';
+      std::size_t const open = code.find_first_not_of(" _abcdefghijklmnopqrstuvwxyz\n", at);
+      if (!starts || open == std::string::npos || code[open] != '(') {
+        continue;
+      }
+      std::string const whole = text.substr(open, past_close(code, open) - open);
+      bool const constant = whole.find("(\"ld.global.nc.") != std::string::npos;
+      if (whole.find("[%") != std::string::npos && !constant &&
+          whole.find("\"memory\"") == std::string::npos) {
+        out.push_back(where(path, line_of(code, at)) + "assembly at an address names \"memory\"");
+      }
+    }
+  }
+  return out;
+}
+
 inline bool is_source(std::string const& path)
 {
   static std::array<std::string_view, 4> const endings = {".hpp", ".cuh", ".cpp", ".cu"};

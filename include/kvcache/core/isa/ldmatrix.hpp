@@ -23,27 +23,35 @@ KVCACHE_HOST_DEVICE inline void ldmatrix([[maybe_unused]] Warp& warp,
 #if defined(__CUDA_ARCH__)
   auto const at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
   if constexpr (Matrices == 1 && !Transposed) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(d[0]) : "r"(at));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
+                 : "=r"(d[0])
+                 : "r"(at)
+                 : "memory");
   } else if constexpr (Matrices == 1) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];"
                  : "=r"(d[0])
-                 : "r"(at));
+                 : "r"(at)
+                 : "memory");
   } else if constexpr (Matrices == 2 && !Transposed) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
                  : "=r"(d[0]), "=r"(d[1])
-                 : "r"(at));
+                 : "r"(at)
+                 : "memory");
   } else if constexpr (Matrices == 2) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
                  : "=r"(d[0]), "=r"(d[1])
-                 : "r"(at));
+                 : "r"(at)
+                 : "memory");
   } else if constexpr (!Transposed) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-                 : "r"(at));
+                 : "r"(at)
+                 : "memory");
   } else {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-                 : "r"(at));
+                 : "r"(at)
+                 : "memory");
   }
 #else
   struct Row {
