@@ -41,6 +41,8 @@
 /// of 1 then differ by less than 1e-6. Instruction sets differ in the last bits.
 ///
 /// Cost: decode reads each K and V once; one item uses up to 250 KiB of stack. No allocation.
+/// Files of one program may have different -march: this code has a name for each (KVCACHE_FLAGS), so a machine without AVX that
+/// calls the files compiled without it meets none (from -O1 on; without optimization any function may be another file's).
 /// Compilers: all of this also holds with -ffast-math and its parts, but that a NaN need not stay one.
 /// Sources: what is shared, `shared_prefix.hpp`; soft cap and window, `shape.hpp`; Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
 /// "FlashAttention", 2022; "Flash-Decoding", 2023; Kwon et al., "PagedAttention", SOSP 2023.
@@ -60,6 +62,34 @@
 #include <cstdint>
 
 namespace kvcache::inline v0_1 {
+
+namespace detail::inline KVCACHE_FLAGS {
+
+/// The states of one query row, in parts, for `join_states`: plain data, so that the same body may join them anywhere.
+struct RowParts {
+  AttentionItem const* items;
+  std::size_t const* parts;  // places in `items`
+  float const* scratch;
+  Index token;      // of the step
+  Index shared_at;  // its place in the list of tokens of parts that are shared
+  std::int32_t head;
+  std::int32_t query;
+  std::int32_t head_dim;
+
+  [[nodiscard]] KVCACHE_HOST_DEVICE PartState operator()(std::size_t i) const noexcept
+  {
+    AttentionItem const& from = items[parts[i]];
+    std::size_t const r =
+      from.row_of((from.shared ? shared_at : token) - from.first_token, head, query);
+    float const* const o = scratch + from.partial;  // rows x dim outputs, then rows logs
+    auto const dim = static_cast<std::size_t>(head_dim);
+    return {o + r * dim, o[from.rows() * dim + r]};
+  }
+};
+
+}  // namespace detail::inline KVCACHE_FLAGS
+
+inline namespace KVCACHE_FLAGS {
 
 /// Runs item `item` of `plan` for one layer. `bias` adds to each score; see `bias.hpp`.
 /// **Pre** `view` shows the step that the plan was made for, its K and V are written, `item < num_items()`;
@@ -88,32 +118,6 @@ void attend(BatchView<Layout> const& view,
         view, plan, layer, io, plan.item(item), bias);
   }
 }
-
-namespace detail {
-
-/// The states of one query row, in parts, for `join_states`: plain data, so that the same body may join them anywhere.
-struct RowParts {
-  AttentionItem const* items;
-  std::size_t const* parts;  // places in `items`
-  float const* scratch;
-  Index token;      // of the step
-  Index shared_at;  // its place in the list of tokens of parts that are shared
-  std::int32_t head;
-  std::int32_t query;
-  std::int32_t head_dim;
-
-  [[nodiscard]] KVCACHE_HOST_DEVICE PartState operator()(std::size_t i) const noexcept
-  {
-    AttentionItem const& from = items[parts[i]];
-    std::size_t const r =
-      from.row_of((from.shared ? shared_at : token) - from.first_token, head, query);
-    float const* const o = scratch + from.partial;  // rows x dim outputs, then rows logs
-    auto const dim = static_cast<std::size_t>(head_dim);
-    return {o + r * dim, o[from.rows() * dim + r]};
-  }
-};
-
-}  // namespace detail
 
 /// Joins the parts of merge `item`. **Pre** every `attend` of this layer has returned.
 /// **Post** the rows of `io.out` and `io.lse` are final. **Cost** reads each part once.
@@ -162,5 +166,7 @@ void attend_all(BatchView<Layout> const& view,
     merge(plan, io, i);
   }
 }
+
+}  // namespace KVCACHE_FLAGS
 
 }  // namespace kvcache::inline v0_1

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <kvcache/attention/shape.hpp>
+#include <kvcache/core/config.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/view/batch_view.hpp>
 
 #include <cstddef>
 #include <cstdint>
 
-namespace kvcache::inline v0_1::detail {
+namespace kvcache::inline v0_1::detail::inline KVCACHE_FLAGS {
 
 /// Where the rows of one block lie, one by one, so that a block may span pages of any length.
 template <class T>
@@ -79,4 +80,4 @@ template <class T>
   return kept;
 }
 
-}  // namespace kvcache::inline v0_1::detail
+}  // namespace kvcache::inline v0_1::detail::inline KVCACHE_FLAGS

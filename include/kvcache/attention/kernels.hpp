@@ -11,6 +11,7 @@
 #include <kvcache/attention/vector_avx2.hpp>
 #include <kvcache/attention/vector_avx512.hpp>
 #include <kvcache/attention/vector_portable.hpp>
+#include <kvcache/core/config.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/layout/extent.hpp>
 #include <kvcache/view/batch_view.hpp>
@@ -25,12 +26,12 @@
 
 /// \file The kernel of `kernel.inc`, once for each instruction set.
 
-namespace kvcache::inline v0_1::detail::portable {
+namespace kvcache::inline v0_1::detail::portable::inline KVCACHE_FLAGS {
 #include <kvcache/attention/block.inc>
 #include <kvcache/attention/block_grouped.inc>
 #include <kvcache/attention/block_sums.inc>
 #include <kvcache/attention/kernel.inc>
-}  // namespace kvcache::inline v0_1::detail::portable
+}  // namespace kvcache::inline v0_1::detail::portable::inline KVCACHE_FLAGS
 
 #if defined(__x86_64__)
 
@@ -40,12 +41,12 @@ namespace kvcache::inline v0_1::detail::portable {
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c")
 #endif
-namespace kvcache::inline v0_1::detail::avx2 {
+namespace kvcache::inline v0_1::detail::avx2::inline KVCACHE_FLAGS {
 #include <kvcache/attention/block.inc>
 #include <kvcache/attention/block_grouped.inc>
 #include <kvcache/attention/block_sums.inc>
 #include <kvcache/attention/kernel.inc>
-}  // namespace kvcache::inline v0_1::detail::avx2
+}  // namespace kvcache::inline v0_1::detail::avx2::inline KVCACHE_FLAGS
 #if defined(__clang__)
 #pragma clang attribute pop
 #pragma clang attribute push(                                                  \
@@ -56,12 +57,12 @@ namespace kvcache::inline v0_1::detail::avx2 {
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
 #endif
-namespace kvcache::inline v0_1::detail::avx512 {
+namespace kvcache::inline v0_1::detail::avx512::inline KVCACHE_FLAGS {
 #include <kvcache/attention/block.inc>
 #include <kvcache/attention/block_grouped.inc>
 #include <kvcache/attention/block_sums.inc>
 #include <kvcache/attention/kernel.inc>
-}  // namespace kvcache::inline v0_1::detail::avx512
+}  // namespace kvcache::inline v0_1::detail::avx512::inline KVCACHE_FLAGS
 #if defined(__clang__)
 #pragma clang attribute pop
 #else

@@ -10,7 +10,7 @@
 /// All of it looks at bits: a compiler that is told that no infinities exist (-ffinite-math-only, a part of -ffast-math) takes
 /// a comparison with one for false, and what is made from one for anything.
 
-namespace kvcache::inline v0_1::detail {
+namespace kvcache::inline v0_1::detail::inline KVCACHE_FLAGS {
 
 /// A score, in units of log2, as of which a row counts for nothing.
 inline constexpr float lowest_score = -1.0e38F;
@@ -33,4 +33,4 @@ inline constexpr float lowest_score = -1.0e38F;
   return __builtin_bit_cast(float, none ? 0xff800000U : __builtin_bit_cast(std::uint32_t, x));
 }
 
-}  // namespace kvcache::inline v0_1::detail
+}  // namespace kvcache::inline v0_1::detail::inline KVCACHE_FLAGS

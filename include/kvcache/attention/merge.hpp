@@ -20,7 +20,7 @@
 
 namespace kvcache::inline v0_1 {
 
-namespace detail {
+namespace detail::inline KVCACHE_FLAGS {
 
 /// Sums of `N` numbers at once: of 64 each, of 64 such sums, and of those, so that the error does not grow with their number.
 template <std::int32_t N>
@@ -107,7 +107,9 @@ KVCACHE_HOST_DEVICE float join_states(
   return or_no_score(empty, most + ::logf(sum));
 }
 
-}  // namespace detail
+}  // namespace detail::inline KVCACHE_FLAGS
+
+inline namespace KVCACHE_FLAGS {
 
 /// Joins `parts` states of one query row; each member of `team` writes a part of `out`. Returns L.
 /// **Shape** part i's O at `o + i * o_stride`, `(head_dim)`, its L at `lse[i * lse_stride]`.
@@ -127,5 +129,7 @@ KVCACHE_HOST_DEVICE float merge_states(T const& team,
   };
   return detail::join_states(team, part, parts, head_dim, out);
 }
+
+}  // namespace KVCACHE_FLAGS
 
 }  // namespace kvcache::inline v0_1

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/core/config.hpp>
 #include <kvcache/core/dtype.hpp>
 
 #include <cstddef>
@@ -21,7 +22,7 @@
 #pragma GCC target("avx2,fma,f16c")
 #endif
 
-namespace kvcache::inline v0_1::detail::avx2 {
+namespace kvcache::inline v0_1::detail::avx2::inline KVCACHE_FLAGS {
 
 struct Vector {
   static constexpr std::size_t width = 8;
@@ -209,7 +210,7 @@ struct Vector {
   }
 };
 
-}  // namespace kvcache::inline v0_1::detail::avx2
+}  // namespace kvcache::inline v0_1::detail::avx2::inline KVCACHE_FLAGS
 
 #if defined(__clang__)
 #pragma clang attribute pop

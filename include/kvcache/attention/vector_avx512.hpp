@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/core/config.hpp>
 #include <kvcache/core/dtype.hpp>
 
 #include <cstddef>
@@ -23,7 +24,7 @@
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
 #endif
 
-namespace kvcache::inline v0_1::detail::avx512 {
+namespace kvcache::inline v0_1::detail::avx512::inline KVCACHE_FLAGS {
 
 struct Vector {
   static constexpr std::size_t width = 16;
@@ -266,7 +267,7 @@ struct Vector {
   }
 };
 
-}  // namespace kvcache::inline v0_1::detail::avx512
+}  // namespace kvcache::inline v0_1::detail::avx512::inline KVCACHE_FLAGS
 
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvcache/core/config.hpp>
 #include <kvcache/core/dtype.hpp>
 
 #include <cstddef>
@@ -23,7 +24,7 @@
 ///   summed                  the order in which `sums` joins lanes: neighbours first, then pairs of neighbours, and so on
 ///   moved(p, by)            `p + by`, in a register of its own
 
-namespace kvcache::inline v0_1::detail::portable {
+namespace kvcache::inline v0_1::detail::portable::inline KVCACHE_FLAGS {
 
 /// See the file comment.
 template <std::size_t Width>
@@ -265,4 +266,4 @@ struct Vector {
   }
 };
 
-}  // namespace kvcache::inline v0_1::detail::portable
+}  // namespace kvcache::inline v0_1::detail::portable::inline KVCACHE_FLAGS

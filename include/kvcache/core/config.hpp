@@ -40,3 +40,19 @@
 #else
 #define KVCACHE_CHECK_VIEWS 0
 #endif
+
+/// The name of an inline namespace around code whose numbers the flags of a file decide: what is compiled for AVX has another
+/// name than what is not, so a linker that keeps one copy of a function never gives one file the other's instructions.
+#if defined(__AVX512F__)
+#define KVCACHE_FLAGS flags_avx512
+#elif defined(__AVX2__)
+#define KVCACHE_FLAGS flags_avx2
+#elif defined(__AVX__)
+#define KVCACHE_FLAGS flags_avx
+#elif defined(__SSE4_2__)
+#define KVCACHE_FLAGS flags_sse4
+#elif defined(__ARM_FEATURE_SVE)
+#define KVCACHE_FLAGS flags_sve
+#else
+#define KVCACHE_FLAGS flags_none
+#endif
