@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Compiles SOURCE, which must fail, and whose *first* error must contain the text of its line `// expect: ...`.
+# A line `// flags: ...` gives the compiler more.
 # A file with `// expect: compiles` must compile: a control that shows the flags and the includes are right.
 
 file(STRINGS "${SOURCE}" expect REGEX "^// expect: ")
@@ -9,7 +10,10 @@ if(NOT count EQUAL 1)
 endif()
 string(REPLACE "// expect: " "" expect "${expect}")
 
-execute_process(COMMAND "${COMPILER}" -std=c++20 -fsyntax-only -fno-diagnostics-color "-I${INCLUDE}" "${SOURCE}"
+file(STRINGS "${SOURCE}" flags REGEX "^// flags: ")
+string(REPLACE "// flags: " "" flags "${flags}")
+
+execute_process(COMMAND "${COMPILER}" -std=c++20 ${flags} -fsyntax-only -fno-diagnostics-color "-I${INCLUDE}" "${SOURCE}"
   RESULT_VARIABLE result ERROR_VARIABLE output OUTPUT_QUIET)
 
 if(expect STREQUAL "compiles")

@@ -7,6 +7,9 @@
 /// and nvcc. A function marked KVCACHE_HOST_DEVICE runs in all of them, on both sides of nvcc, and
 /// therefore calls nothing from `std::`.
 
+static_assert(sizeof(void*) == 8,
+              "kvcache: pointers of 64 bits are needed, and those of this build have 32");
+
 #if defined(__CUDACC__)
 #define KVCACHE_HAS_CUDA 1
 #define KVCACHE_HOST_DEVICE __host__ __device__
