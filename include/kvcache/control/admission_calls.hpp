@@ -26,7 +26,7 @@
 /// Letting a request in because its next chunk fits is how caches thrash: it is preempted, comes back in the next step,
 /// and is preempted again. So `admit` answers for the whole need. A request with a stated `max_tokens` comes
 /// in once that fits beside a watermark, which leaves room for those that run to grow; a scheduler that wants no preemption
-/// at all asks that it also fits beside their whole growth.
+/// at all asks that it also fits beside their whole growth (`growth.hpp`).
 
 namespace kvcache::inline v0_1 {
 
@@ -220,12 +220,16 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
                                     StreamId stream) const noexcept
   {
     state_.settle_match(match, stream);
-    PageCount const idle = state_.idle_pages(match);
-    auto const hits = static_cast<PageCount>(match.full_pages);
+    detail::Claim const claim = detail::claim_of(state_, match, stream);
+    auto const found = static_cast<std::size_t>(match.rows(options().page_tokens));
+    auto const pages = [&](std::size_t rows) {  // a part page is copied once rows are added to it
+      auto const whole = static_cast<PageCount>(match.full_pages);
+      return claim.whole + (rows > found ? state_.pages_of(rows) - whole : claim.part);
+    };
     std::size_t const grown =
       max_tokens > static_cast<Index>(tokens) ? static_cast<std::size_t>(max_tokens) : tokens;
-    Admission a{.prompt = state_.pages_of(tokens) - hits + idle,
-                .full = state_.pages_of(grown) - hits + idle,
+    Admission a{.prompt = pages(tokens),
+                .full = pages(grown),
                 .available = state_.book.num_free() + state_.book.fences().num_waiting(stream) +
                              state_.evictable(stream)};
     bool runs = false;
@@ -238,7 +242,10 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
         runs = true;
       }
     }
-    a.growth += detail::copies_of_growth(state_, match);
+    a.growth += detail::copies_of_growth(state_, stream);
+    if (a.growth != 0 && grown > found) {
+      a.growth += claim.part;  // its step keeps the page that it copies from while the others grow
+    }
     a.fits = std::uint64_t{a.full} + (runs ? options().watermark : 0) <= a.available;
     a.fits_beside_growth = a.full + a.growth <= a.available;
     return a;

@@ -58,12 +58,14 @@ struct Admission {
   PageCount prompt = 0;     ///< pages that its tokens take of what is available
   PageCount full = 0;       ///< the same once it has grown to `max_tokens`
   PageCount available = 0;  ///< pages that are free or evictable now
-  std::uint64_t growth =
-    0;  ///< pages that the sequences which run may yet take, up to their `max_tokens`
+  /// Pages that the sequences which run may yet take, up to their `max_tokens`: with a copy for each that may make one, and the
+  /// cached part page that the request copies, as steps in flight keep what they copy from.
+  std::uint64_t growth = 0;
   bool fits =
     false;  ///< `full` and the watermark fit what is available, or `full` does and nothing runs
-  bool fits_beside_growth =
-    false;  ///< even if all that run grow to their end: nobody will be preempted
+  /// Even if all that run grow to their end, in any order, in steps of the prompt's stream that are committed: no `add` is
+  /// refused for want of pages. But who grows beside nobody may have to wait for a step of its own.
+  bool fits_beside_growth = false;
 };
 
 /// What a prefix hit gives.
