@@ -10,16 +10,6 @@ using namespace kvcache_test;
 
 namespace {
 
-/// Adds `tokens` in a step of `stream`, and submits it.
-StepId fly(Plane& p, SequenceId id, Tokens const& tokens, StreamId stream = {}, bool draft = false)
-{
-  auto const step = p.begin(stream);
-  REQUIRE(step);
-  REQUIRE(p.add(*step, id, {.tokens = tokens, .draft = draft}));
-  REQUIRE(p.submit(*step));
-  return *step;
-}
-
 SequenceId open_on(Plane& p, Tokens const& prompt, StreamId stream)
 {
   auto const id = p.open({.tokens = prompt, .stream = stream});
@@ -224,5 +214,84 @@ TEST_CASE("Fences: they begin at the oldest of two steps, wherever its object li
   auto const added = p.add(*step, z, {.tokens = numbers(100, 115)});  // four pages; three are free
   REQUIRE_FALSE(added);
   CHECK(added.error().evictable == 0);
+  check_sound(p);
+}
+
+TEST_CASE(
+  "Fences: a copy that is never made leaves its page, and those before it, to the step in flight",
+  "[control]")
+{
+  Plane p = make_plane(16);
+  cache_only(p, numbers(1, 8));
+  SequenceId const w = prefilled(p, {50});
+  fly(p, w, {51});
+  SequenceId const z = open(p, {1, 2, 3, 4, 5, 6, 99});  // two rows of the second page
+  REQUIRE(p.info(z)->length == 6);
+  StepId const step = begin(p);
+  add(p, step, z, {99});  // copies it
+  SequenceId const f = fork(p, z);
+  add_draft(p, step, f, {100});  // a copy of the copy is one of the page
+  REQUIRE(p.close(f));
+  REQUIRE(p.close(z));
+  REQUIRE(p.drop(step));
+  check_sound(p);
+}
+
+TEST_CASE("Fences: what an open step let go of waits for the steps before it, never for itself",
+          "[control]")
+{
+  Plane p = make_plane(16);
+  cache_only(p, numbers(1, 8));
+  StepId const one = fly(p, prefilled(p, {50}), {51});
+  SequenceId const z = open(p, {1, 2, 3, 4, 5, 6, 99});
+  StepId const two = begin(p);
+  add(p, two, z, {99});
+  SequenceId const f = fork(p, z);
+  add_draft(p, two, f, {100});
+  REQUIRE(p.close(f));
+  REQUIRE(p.close(z));
+  REQUIRE(p.fail(one));  // and what nobody wants of step two
+  check_sound(p);
+  REQUIRE(p.submit(two));
+  check_sound(p);
+}
+
+TEST_CASE(
+  "Fences: rows that were cut off are read to the end though their sequence copies the page away",
+  "[control]")
+{
+  Plane p = make_plane(16);
+  SequenceId const a = prefilled(p, numbers(1, 6));
+  SequenceId const b = open(p, {1, 2, 99});  // two rows of the first page
+  REQUIRE(p.info(b)->length == 2);
+  PageId const shared = p.table(b)[0];
+  p.forget(Domain{});            // it is in no tree
+  fly(p, a, {7}, other_stream);  // reads rows 0 to 5
+  REQUIRE(*p.truncate(a, 2) == 2);
+  fly(p, a, {50}, other_stream);  // copies two rows
+  REQUIRE(p.table(a)[0] != shared);
+
+  StepId const step = fly(p, b, {98});
+
+  CHECK(p.table(b)[0] != shared);
+  CHECK(p.plan(step).copies.size() == 1);
+  check_sound(p);
+}
+
+TEST_CASE("Fences: of a fenced span that is cut in two no part leaves before the other",
+          "[control]")
+{
+  Plane p = make_plane(16);
+  cache_only(p, numbers(1, 4));
+  SequenceId const z = open_on(p, {1, 2, 3, 4, 99}, other_stream);
+  fly(p, z, {99}, other_stream);  // reads the first page
+  REQUIRE(p.close(z));
+  SequenceId const x = open(p, numbers(1, 12));
+  append_draft(p, x, numbers(5, 12));  // the two behind it are of the same span
+  REQUIRE(p.close(x));
+  auto const pin = p.pin({.tokens = numbers(1, 4)});
+  REQUIRE(pin);
+  check_sound(p);
+  REQUIRE(p.close(open(p, numbers(1, 9))));  // two pages
   check_sound(p);
 }

@@ -105,6 +105,21 @@ void append(P& plane, kvcache::SequenceId id, Tokens const& tokens)
   REQUIRE(plane.commit(step));
 }
 
+/// Adds `tokens` in a step of `stream`, and submits it.
+template <class P>
+kvcache::StepId fly(P& plane,
+                    kvcache::SequenceId id,
+                    Tokens const& tokens,
+                    kvcache::StreamId stream = {},
+                    bool draft = false)
+{
+  auto const step = plane.begin(stream);
+  REQUIRE(step);
+  REQUIRE(plane.add(*step, id, {.tokens = tokens, .draft = draft}));
+  REQUIRE(plane.submit(*step));
+  return *step;
+}
+
 /// Likewise, as a draft that is accepted whole: attaches to nothing.
 template <class P>
 void append_draft(P& plane, kvcache::SequenceId id, Tokens const& tokens)

@@ -115,6 +115,9 @@ struct AddMoves : CopyMoves<Allocator, Prefix, Replacement> {
       if (c.copy_source != before) {  // a copy of it by this step, which others hold
         book.share(c.copy_source);
         book.release(before);
+      } else if (this->touching(s) != nullptr) {
+        this->fence_before(t,
+                           before);  // chunks that were cut off may read more of it than is copied
       }
       book.keep_for_step(c.copy_source);
       book.step_uses().set_writer({&c.copy_target, 1}, this->next_chunk_of(t));

@@ -54,6 +54,10 @@ template <class Book>
                     : parent.value != nil && book.policy().is_candidate(parent)) {
         return "a span is a candidate though a step in flight needs it, or what hangs below it";
       }
+      if (book.fenced().contains(span) &&
+          book.fenced().list_of(span) != book.fences().who(book.tree().pages(span)[0])) {
+        return "a fenced span waits for another stream than its first page";
+      }
       fenced += book.fenced().contains(span) ? book.tree().size(span) : 0;
       idle += unused ? 1U : 0U;
     }

@@ -95,7 +95,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
       empty = t.stage == Stage::none ? &t : empty;
     }
     if (submitted == max_steps_in_flight) {
-      return detail::busy(oldest(stream)->id);
+      return detail::busy(state_.oldest_submitted(stream)->id);
     }
     empty->clear();
     empty->id = StepId{state_.next_step++};
@@ -188,8 +188,8 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     if (t == nullptr) {
       return detail::stale(id);
     }
-    if (t != oldest(t->stream)) {
-      return detail::busy(oldest(t->stream)->id);
+    if (t != state_.oldest_submitted(t->stream)) {
+      return detail::busy(state_.oldest_submitted(t->stream)->id);
     }
     if (Error const error = detail::check(outcomes, *t, options()); error.why != Why::ok) {
       return error;
@@ -205,7 +205,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   Result<Done> commit(StepId id, std::span<Index const> accepted)
   {
     StepState* const t = state_.find(id, Stage::submitted);
-    if (t != nullptr && t == oldest(t->stream) && detail::fit(accepted, *t)) {
+    if (t != nullptr && t == state_.oldest_submitted(t->stream) && detail::fit(accepted, *t)) {
       retire(*t, {.each = {}, .accepted = accepted});
       return Done{};
     }
@@ -322,16 +322,6 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     return c.tokens;
   }
 
-  [[nodiscard]] StepState* oldest(StreamId stream) noexcept
-  {
-    StepState* found = nullptr;
-    for (StepState& t : state_.steps_of(stream)) {
-      if (t.stage == Stage::submitted && (found == nullptr || t.id < found->id)) {
-        found = &t;
-      }
-    }
-    return found;
-  }
   /// **Pre** the outcomes were checked, and the step is the oldest of its stream.
   void retire(StepState& t, detail::Outcomes const& outcomes)
   {
@@ -342,7 +332,8 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   }
   void fail_doomed(StreamId stream) noexcept
   {
-    for (StepState* t = oldest(stream); t != nullptr && t->doomed; t = oldest(stream)) {
+    for (StepState* t = state_.oldest_submitted(stream); t != nullptr && t->doomed;
+         t = state_.oldest_submitted(stream)) {
       state_.fail(*t);
     }
   }

@@ -125,6 +125,23 @@ struct ControlState {
   {
     return std::span(steps).subspan(std::size_t{stream.value} * steps_per_stream, steps_per_stream);
   }
+  /// The oldest and the newest submitted step of `stream`, or null.
+  [[nodiscard]] StepState* oldest_submitted(StreamId stream) noexcept
+  {
+    StepState* found = nullptr;
+    for (StepState& t : steps_of(stream)) {
+      found = t.stage == Stage::submitted && (found == nullptr || t.id < found->id) ? &t : found;
+    }
+    return found;
+  }
+  [[nodiscard]] StepState* newest_submitted(StreamId stream) noexcept
+  {
+    StepState* found = nullptr;
+    for (StepState& t : steps_of(stream)) {
+      found = t.stage == Stage::submitted && (found == nullptr || found->id < t.id) ? &t : found;
+    }
+    return found;
+  }
   /// The step that is open or in flight under this id, or null.
   [[nodiscard]] StepState const* step_of(StepId id) const noexcept
   {

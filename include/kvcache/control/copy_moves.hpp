@@ -91,6 +91,15 @@ struct CopyMoves : TableMoves<Allocator, Prefix, Replacement> {
     return found;
   }
 
+  /// A sequence of step `t` lets go of `page`, which `t` holds: one that was submitted may read it, and so may those before one that
+  /// is being built.
+  void fence_before(StepState const& t, PageId page) noexcept
+  {
+    if (StepState const* const reader =
+          t.stage == Stage::submitted ? &t : this->newest_submitted(t.stream)) {
+      book.fence(page, t.stream, reader->id);
+    }
+  }
   /// Gives the copied page back to every holder of the copy. They get the source itself, which chunk `c` of step `t`
   /// holds until here: what stood in the table may have been a copy too, and gone since.
   void give_back_source(StepState const& t, ChunkState& c) noexcept
@@ -101,10 +110,7 @@ struct CopyMoves : TableMoves<Allocator, Prefix, Replacement> {
     if (is_copy(c, c.copy_target)) {
       this->replace(c.copy_target, c.copy_source, c.copy_at, this->sequences[c.sequence.slot]);
     }
-    StepId const reader = t.stage == Stage::submitted ? t.id : c.bound_before;
-    if (this->in_flight(reader)) {
-      book.fences().fence(c.copy_source, t.stream, reader);
-    }
+    fence_before(t, c.copy_source);
     book.release_of_step(c.copy_source);
     c.copy_source = zero_page;
   }

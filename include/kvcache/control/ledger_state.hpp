@@ -67,6 +67,18 @@ class LedgerState {
     return allocator_.count(page) - (tree_.contains(page) ? 1U : 0U) - step_uses_.of(page);
   }
 
+  /// Two pages of a table, one behind the other, have the same holders. Along a table those get fewer, but steps hold
+  /// single pages: copies' sources.
+  [[nodiscard]] bool same_holders(PageId page, PageId next) const noexcept
+  {
+    return num_users(page) == num_users(next) && step_uses_.of(page) == 0 &&
+           step_uses_.of(next) == 0;
+  }
+
+  /// How often `page` was given out to be written: an id that was kept without a hold is the same page still only while
+  /// this stays.
+  [[nodiscard]] std::uint32_t uses(PageId page) const noexcept { return uses_[page.value]; }
+
   /// Pages of the domain in the tree.
   [[nodiscard]] PageCount num_indexed(DomainId id) const noexcept { return names_.pages(id); }
   /// Somebody beside the tree names the domain; as often no longer, and then it may end.

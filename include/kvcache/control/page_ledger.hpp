@@ -48,14 +48,6 @@ class PageLedger : public LedgerState<Allocator, Prefix, Replacement> {
   using Base::Base;
   using Base::num_users;
 
-  /// Two pages of a table, one behind the other, have the same holders. Along a table those get fewer, but steps hold
-  /// single pages: copies' sources.
-  [[nodiscard]] bool same_holders(PageId page, PageId next) const noexcept
-  {
-    return num_users(page) == num_users(next) && step_uses_.of(page) == 0 &&
-           step_uses_.of(next) == 0;
-  }
-
   /// **Errors** `std::bad_alloc`, nothing changed.
   DomainId intern(Domain const& domain)
   {
@@ -68,10 +60,6 @@ class PageLedger : public LedgerState<Allocator, Prefix, Replacement> {
     }
     return id;
   }
-
-  /// How often `page` was given out to be written: an id that was kept without a hold is the same page still only while
-  /// this stays.
-  [[nodiscard]] std::uint32_t uses(PageId page) const noexcept { return uses_[page.value]; }
 
   /// One more holder of `page`. **Pre** it has one.
   void share(PageId page) noexcept
@@ -147,7 +135,14 @@ class PageLedger : public LedgerState<Allocator, Prefix, Replacement> {
       }
     }
   }
-  /// What hangs above the cached `page` is fenced for as long. **Pre** it is in use. **Cost** O(pages that were not).
+  /// Step `step` may read `page`, which it will not hold, and so what hangs above it. **Pre** the page is in use.
+  void fence(PageId page, StreamId by, StepId step) noexcept
+  {
+    fences_.fence(page, by, step);
+    cover(page);
+  }
+  /// What hangs above the cached `page` is fenced for as long. Where a step holds `page` alone that may be idle, and the policy's:
+  /// it is so no more. **Pre** the page is in use. **Cost** O(pages that were not).
   void cover(PageId page) noexcept
   {
     if (fences_.quiet() || !tree_.contains(page)) {
@@ -157,6 +152,11 @@ class PageLedger : public LedgerState<Allocator, Prefix, Replacement> {
          above != zero_page && !fences_.covers(above, page);
          page = above, above = tree_.previous_page(page)) {
       fences_.cover(above, page);
+      if (SpanId const span = tree_.span_of(above);
+          tree_.pages(span)[0] == above && allocator_.count(above) == 1) {
+        leave_idle(span);
+        stand(span);
+      }
     }
   }
 
@@ -175,6 +175,7 @@ class PageLedger : public LedgerState<Allocator, Prefix, Replacement> {
     policy_.on_split(head, span);
     if (fenced_.contains(span)) {
       fenced_.split(head, span);
+      fences_.cover(tree_.pages(span)[0], tree_.pages(head)[0]);  // which spoke for it, too
     }
   }
 

@@ -112,12 +112,7 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
     for (std::size_t i = t.chunks.size(); i-- > 0;) {
       this->undo(t, t.chunks[i]);
     }
-    StepState* newest = nullptr;
-    for (StepState& step : this->steps_of(t.stream)) {
-      newest = step.stage == Stage::submitted && (newest == nullptr || newest->id < step.id)
-                 ? &step
-                 : newest;
-    }
+    StepState* const newest = this->newest_submitted(t.stream);
     StepId const before = newest != nullptr ? newest->id : StepId{};
     for (std::size_t k = t.chunks.empty() ? 0 : this->open_slots.size(); k-- > 0;) {
       SequenceState& s = this->sequences[this->open_slots[k]];
@@ -164,8 +159,7 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
   {
     for (PageId const page : t.orphans) {
       if (fence.value != 0) {
-        book.fences().fence(page, t.stream, fence);
-        book.cover(page);  // its sequence may be bound to an older step by now
+        book.fence(page, t.stream, fence);
       }
       book.release_of_step(page);
     }
@@ -175,11 +169,8 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
   /// The fences of `stream` begin at its oldest submitted step.
   void update_fences(StreamId stream) noexcept
   {
-    StepId oldest{~std::uint64_t{0}};
-    for (StepState const& step : this->steps_of(stream)) {
-      oldest = step.stage == Stage::submitted && step.id < oldest ? step.id : oldest;
-    }
-    book.fences().set_oldest(stream, oldest);
+    StepState const* const oldest = this->oldest_submitted(stream);
+    book.fences().set_oldest(stream, oldest != nullptr ? oldest->id : StepId{~std::uint64_t{0}});
   }
 
  private:

@@ -59,7 +59,7 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
       return;
     }
     if (step != nullptr) {
-      book.fences().fence(page, step->stream, step->id);
+      book.fence(page, step->stream, step->id);
     }
     book.release(page);
   }
