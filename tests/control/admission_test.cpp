@@ -237,7 +237,7 @@ TEST_CASE("admit: cached pages above those that a step in flight writes are not 
   CHECK(refused.error().evictable == 0);
   CHECK(
     std::string(refused.error().message().text) ==
-    "no pages: 6 are needed, 4 are free, 0 can be evicted, 2 come back when steps in flight end");
+    "no pages: 6 are needed, 4 are free, 0 can be evicted, 4 come back when steps in flight end");
   REQUIRE(plane.commit(step));
   CHECK(plane.admit({.tokens = prompt})->fits);
   CHECK(plane.add(next, b, {prompt}));

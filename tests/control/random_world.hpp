@@ -8,6 +8,7 @@
 #include <kvcache/control/control.hpp>
 #include <kvcache/prefix/radix_tree.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -37,6 +38,10 @@ struct RandomWorld {
     kvcache::SequenceId id;
     kvcache::Index most;  // 0: unknown
   };
+  struct Pin {
+    kvcache::PinId id;
+    std::vector<kvcache::PageId> pages;
+  };
   struct Given {
     kvcache::Index tokens;  // planned
     bool draft;
@@ -46,6 +51,7 @@ struct RandomWorld {
     kvcache::StepId id;
     std::vector<Given> chunks;
     bool submitted = false;
+    bool attach = false;
   };
 
   RandomWorld(std::uint64_t seed, std::uint32_t num_streams, bool with_drafts)
@@ -90,11 +96,12 @@ struct RandomWorld {
       change(live.empty() ? nullptr : &live[random.below(static_cast<std::uint32_t>(live.size()))]);
     } else if (what < 28) {
       if (pins.empty() || random.below(2) == 0) {
-        if (auto const pin = plane.pin({.tokens = prompt()})) {
-          pins.push_back(*pin);
+        Text const text = prompt();
+        if (auto const pin = plane.pin({.tokens = text})) {
+          pins.push_back({*pin, stored(text)});
         }
       } else {
-        REQUIRE(plane.unpin(pins.back()));
+        REQUIRE(plane.unpin(pins.back().id));
         pins.pop_back();
       }
     } else if (!steps[stream].empty() && what < 31) {
@@ -138,6 +145,23 @@ struct RandomWorld {
     if (auto const id = plane.open({.tokens = text, .stream = stream, .max_tokens = most})) {
       live.push_back({*id, most});
     }
+  }
+  /// The cached pages that hold the text from its start on.
+  [[nodiscard]] std::vector<kvcache::PageId> stored(Text const& text) const
+  {
+    std::vector<kvcache::PageId> pages;
+    auto const p = static_cast<std::size_t>(plane.options().page_tokens);
+    plane.for_each_stored([&](kvcache::Event const& event) {  // parents first
+      std::size_t const first = pages.size() * p;
+      kvcache::PageId const parent = pages.empty() ? kvcache::zero_page : pages.back();
+      if (event.parent == parent && first + p <= text.size() &&
+          std::equal(event.tokens.begin(),
+                     event.tokens.end(),
+                     text.begin() + static_cast<std::ptrdiff_t>(first))) {
+        pages.push_back(event.page);
+      }
+    });
+    return pages;
   }
   /// Forks, cuts, suspends, resumes or closes a sequence.
   void change(Live* one)
@@ -205,11 +229,12 @@ struct RandomWorld {
   {
     std::vector<Step>& own = steps[stream];
     if (own.empty() || own.back().submitted) {
-      auto const id = plane.begin({stream}, {.attach = by.below(4) == 0});
+      bool const attach = by.below(4) == 0;
+      auto const id = plane.begin({stream}, {.attach = attach});
       if (!id) {
         return std::nullopt;
       }
-      own.push_back({.id = *id, .chunks = {}});
+      own.push_back({.id = *id, .chunks = {}, .attach = attach});
     }
     bool const named = by.below(8) != 0;
     bool const draft = drafts && by.below(4) == 0;
@@ -260,7 +285,7 @@ struct RandomWorld {
   bool drafts;
   Plane plane;
   std::vector<Live> live;
-  std::vector<kvcache::PinId> pins;
+  std::vector<Pin> pins;
   std::vector<std::vector<Step>> steps;  // by stream, oldest first; the last may be open
 };
 

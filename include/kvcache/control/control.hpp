@@ -303,13 +303,7 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
       return refused(named);
     }
     if (!fits || !state_.grow(*t, *s, c)) {
-      state_.stats.shortages += 1;
-      return Shortage{
-        .why = Why::no_pages,
-        .need = c.taken,
-        .free = state_.book.num_free() + state_.book.fences().num_waiting(t->stream),
-        .evictable = state_.evictable(t->stream),
-        .fenced = detail::fenced_pages(state_) - state_.book.fences().num_waiting(t->stream)};
+      return shortage(c.taken, t->stream);
     }
     (void)detail::memory_sufficed_for([&] { state_.pend(*t, *s, c, text.tokens); });
     if (!chunk.media.empty()) {
@@ -355,6 +349,19 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     auto const at = [](Token const* token) { return reinterpret_cast<std::uintptr_t>(token); };
     return at(tokens.data()) >= at(s.tokens.data()) &&
            at(tokens.data()) < at(s.tokens.data() + s.tokens.size());
+  }
+  [[nodiscard]] Shortage shortage(PageCount need, StreamId stream) noexcept
+  {
+    state_.stats.shortages += 1;
+    PageCount const waiting = state_.book.fences().num_waiting(stream);
+    PageCount const evictable = state_.evictable(stream);
+    PageCount const kept =
+      state_.book.num_cached() - evictable;  // steps read them, or write behind
+    return {.why = Why::no_pages,
+            .need = need,
+            .free = state_.book.num_free() + waiting,
+            .evictable = evictable,
+            .fenced = detail::fenced_pages(state_) - waiting + kept};
   }
   [[nodiscard]] static Shortage refused(Error const& error) noexcept
   {

@@ -115,15 +115,14 @@ struct Error {
 };
 
 /// Why a step cannot take a chunk, in pages.
-/// `free + evictable >= need` would have been enough; `fenced` pages, and cached ones that count as neither, come back when
-/// steps in flight end.
+/// `free + evictable >= need` would have been enough. The three figures are all pages but those that sequences and pins have.
 struct Shortage {
   Why why = Why::ok;
   PageCount need = 0;
-  PageCount free = 0;
-  PageCount evictable = 0;
-  PageCount fenced = 0;
-  Error detail{};  ///< for reasons that are not about pages: the field and the right value
+  PageCount free = 0;       ///< or let go of, and waiting for steps of the same stream alone
+  PageCount evictable = 0;  ///< cached, and a step of this stream could have them
+  PageCount fenced = 0;  ///< come back when steps end, in flight or being built: cached or let go
+  Error detail{};        ///< for reasons that are not about pages: the field and the right value
 
   /// One sentence, such as "no pages: 6 are needed, 4 are free, 1 can be evicted, 3 come back when steps in flight end".
   [[nodiscard]] Error::Message message() const noexcept
