@@ -58,24 +58,33 @@ inline double number_behind(std::string const& text, std::string const& label)
   return std::stod(text.substr(at + label.size()));
 }
 
-/// Counts row `row` of `kvcache_counts` at `n`. **Errors** `NotBuilt` where there is no valgrind; `std::runtime_error` as above.
+/// The command that does row `row` of `kvcache_counts` at `n`.
+inline std::string command_of(std::string const& row, std::size_t n)
+{
+  return std::string("'") + KVCACHE_BENCH_COUNTS + "' " + row + " " + std::to_string(n);
+}
+
+/// Does row `row` at `n`, and counts no instructions. **Errors** `std::runtime_error` as above.
+inline Counted done(std::string const& row, std::size_t n)
+{
+  std::string const text = output_of(command_of(row, n));
+  Counted c;
+  c.operations = number_behind(text, "counted ");
+  c.bytes = number_behind(text, "operations, ");
+  c.seconds = number_behind(text, "bytes, ");
+  return c;
+}
+/// And counts them. **Errors** `NotBuilt` where there is no valgrind; `std::runtime_error` as above.
 inline Counted counted(std::string const& row, std::size_t n)
 {
   if (std::system("command -v valgrind >/dev/null 2>&1") != 0) {
     throw NotBuilt{};
   }
-  std::string const work =
-    std::string("'") + KVCACHE_BENCH_COUNTS + "' " + row + " " + std::to_string(n);
-  std::string const plain = output_of(work);
-  std::string const text = output_of(
-    "valgrind --tool=callgrind --instr-atstart=no --callgrind-out-file=/dev/null " + work);
-  std::size_t const seconds = plain.find("bytes, ");
-  std::size_t const bytes = plain.find("operations, ");
-  Counted c;
-  c.instructions = number_behind(text, "Collected : ");
-  c.operations = number_behind(plain, "counted ");
-  c.bytes = number_behind(plain.substr(bytes), "operations, ");
-  c.seconds = number_behind(plain.substr(seconds), "bytes, ");
+  Counted c = done(row, n);
+  c.instructions = number_behind(
+    output_of("valgrind --tool=callgrind --instr-atstart=no --callgrind-out-file=/dev/null " +
+              command_of(row, n)),
+    "Collected : ");
   return c;
 }
 

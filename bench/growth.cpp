@@ -27,7 +27,8 @@ kvcache_bench::Round exponent(std::string const& row, Of what)
   double counts[3] = {};
   std::string note;
   for (std::size_t i = 0; i < 3; ++i) {
-    auto const c = kvcache_bench::counted(row, sizes[i]);
+    auto const c = what == Of::bytes ? kvcache_bench::done(row, sizes[i])
+                                     : kvcache_bench::counted(row, sizes[i]);
     counts[i] = 1 + (what == Of::bytes ? c.bytes : c.instructions);
     char text[128];
     std::snprintf(text,
@@ -81,7 +82,7 @@ bool const registered =
                       .once = true,
                       .prepare = []() -> std::function<kvcache_bench::Round()> {
                         return []() -> kvcache_bench::Round {
-                          auto const c = kvcache_bench::counted("closed_slots", 64000);
+                          auto const c = kvcache_bench::done("closed_slots", 64000);
                           return {.reference = 1, .subject = c.bytes / (1 << 20)};
                         };
                       }});

@@ -50,7 +50,7 @@ struct ControlState {
         steps(std::size_t{max_streams} * steps_per_stream),
         open_slots(o.max_sequences),
         spares(o.max_sequences),
-        media(MediaTable::most_names, MediaTable::fewest_items, o.seed ? *o.seed : draw_secret())
+        media(MediaTable::most_names, MediaTable::fewest_items, secret_of(o.seed))
   {
     free_slots.reserve(o.max_sequences);
     free_rows.reserve(o.max_sequences);

@@ -20,7 +20,7 @@ class DomainNames {
       records_.reserve(2 * records_.size() + 1);
     }
   }
-  /// `id` is new. **Pre** `reserve_one` went before; slots are given in turn.
+  /// `id` may be new. **Pre** `reserve_one` went before; its slot is one that was there, or the next.
   void enter(DomainId id) noexcept
   {
     if (id.slot == records_.size()) {
@@ -41,6 +41,13 @@ class DomainNames {
   {
     return id.slot < records_.size() ? records_[id.slot].pages : 0;
   }
+  /// As many slots, all without a name: for a recount. **Errors** `std::bad_alloc`.
+  [[nodiscard]] DomainNames blank() const
+  {
+    DomainNames made;
+    made.records_.resize(records_.size());
+    return made;
+  }
   friend bool operator==(DomainNames const&, DomainNames const&) = default;
 
  private:
@@ -50,15 +57,6 @@ class DomainNames {
     friend bool operator==(Record const&, Record const&) = default;
   };
   List<Record> records_;  // by slot
-
- public:
-  /// As many slots, all without a name: for a recount. **Errors** `std::bad_alloc`.
-  [[nodiscard]] DomainNames blank() const
-  {
-    DomainNames made;
-    made.records_.resize(records_.size());
-    return made;
-  }
 };
 
 }  // namespace kvcache::inline v0_1::detail

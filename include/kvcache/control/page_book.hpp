@@ -108,11 +108,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   /// The step cannot be dropped any more: its journal names no domain.
   void let_go(Reclaimed& journal) noexcept
   {
-    for (Reclaimed::Entry const& entry : journal.entries_) {
-      if (entry.pages != 0) {
-        this->unname(entry.domain);
-      }
-    }
+    journal.for_each_domain([this](DomainId id) { this->unname(id); });
     journal.clear();
   }
 

@@ -27,14 +27,12 @@ class Reclaimed {
   }
   /// Of all evicted pages.
   [[nodiscard]] std::span<Token const> tokens() const noexcept { return tokens_; }
-  /// Calls `visit(DomainId)` for each entry that may bring pages back to the domain.
+  /// Calls `visit(DomainId)` for each entry: it may bring pages back to the domain.
   template <class Visit>
   void for_each_domain(Visit&& visit) const
   {
     for (Entry const& entry : entries_) {
-      if (entry.pages != 0) {
-        visit(entry.domain);
-      }
+      visit(entry.domain);
     }
   }
   void clear() noexcept

@@ -147,10 +147,7 @@ template <class State>
     if (holds[page] != state.book.step_uses().of(PageId{page})) {
       return {"I2: holds of steps were miscounted", page};
     }
-    std::uint32_t const indexed = state.book.tree().contains(PageId{page}) ? 1U : 0U;
-    kept += holds[page] != 0 && holds[page] == state.book.allocator().count(PageId{page}) - indexed
-              ? 1U
-              : 0U;
+    kept += holds[page] != 0 && state.book.num_users(PageId{page}) == 0 ? 1U : 0U;
   }
   if (kept != state.book.num_kept()) {
     return {"pages that steps alone hold were miscounted", kept};

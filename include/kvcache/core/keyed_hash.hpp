@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 /// \file Hashes for tables whose keys strangers choose: with a secret in every round, so that who knows this source and
 /// not the secret cannot find keys that meet.
@@ -45,6 +46,12 @@ namespace kvcache::inline v0_1::detail {
                  reinterpret_cast<std::uintptr_t>(&::getentropy));
   }
   return secret;
+}
+
+/// The secret that the caller gives, or one that nobody knows.
+[[nodiscard]] inline std::uint64_t secret_of(std::optional<std::uint64_t> given) noexcept
+{
+  return given ? *given : draw_secret();
 }
 
 /// SipHash-1-3. **Cost** about two instructions a byte.

@@ -382,6 +382,8 @@ class Pool {
   Footprint footprint_;
   ControlOptions options_;
   typename Layout::Map map_;
+  static_assert(Plan::num_slots <= Device::num_marks, "a slot is known by a mark of its own");
+
   std::int32_t layers_;
   Device* device_;
   HostDevice host_;

@@ -69,9 +69,7 @@ class RadixTree {
   RadixTree(std::int32_t page_tokens, PageCount pages) : RadixTree(page_tokens, pages, Options{}) {}
   RadixTree(std::int32_t page_tokens, PageCount pages, Options options)
       : spans_(pages, static_cast<std::size_t>(page_tokens)),
-        index_(static_cast<std::size_t>(page_tokens),
-               options.seed ? *options.seed : detail::draw_secret(),
-               pages),
+        index_(static_cast<std::size_t>(page_tokens), detail::secret_of(options.seed), pages),
         map_(pages),
         ghosts_(pages),
         domains_(index_.page_hash().finish(0, 0)),
