@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step's K, V and Q by one launch: the bytes that `append` stores one row after the other, turned by the definition.
 
+#include <kvcache/core/error.hpp>
 #include <kvcache/view/append_kernel.hpp>
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "interop/ragged_batch.hpp"
@@ -254,6 +256,102 @@ TEST_CASE("Rope: angles are those of the definition, and no position leads out o
   Rope const rope{RopeStyle::pairs, 2, table.data(), 2, 0.0F};
   CHECK(rope.turn(0, 0).cos == 1.0F);
   CHECK(rope.turn(1, 0).sin == 0.25F);
-  CHECK(rope.turn(2, 0).cos == 0.5F);
-  CHECK(rope.turn(0x7fffffff, 0).sin == 0.25F);
+  for (Index const position : {2, 3, 0x7fffffff}) {  // no row is taken for another's
+    CHECK(std::isnan(rope.turn(position, 0).cos));
+    CHECK(std::isnan(rope.turn(position, 0).sin));
+  }
+  Rope empty = rope;
+  empty.table_rows = 0;  // forgotten
+  CHECK(std::isnan(empty.turn(0, 0).cos));
+
+  Rope far = Rope::of(RopeStyle::pairs, 2, 10000.0F);
+  Rope const computed = far;
+  far.table = table.data();
+  far.table_rows = 2;
+  CHECK(far.turn(1, 0).sin == 0.25F);
+  for (Index const position : {2, 3, 100000}) {
+    CHECK(far.turn(position, 0).cos == computed.turn(position, 0).cos);
+    CHECK(far.turn(position, 0).sin == computed.turn(position, 0).sin);
+  }
+}
+
+TEST_CASE("Rope: a table shorter than the context is refused, with the rows that it needs",
+          "[view][append][errors]")
+{
+  auto const refused = [](Rope const& rope, std::int32_t head_dim, Index positions) {
+    kvcache::Error const error = rope.validate(head_dim, positions);
+    return error.why == kvcache::Why::ok ? std::string("ok") : std::string(error.message().text);
+  };
+  std::vector<float> const table(std::size_t{100} * 64);
+  Rope rope{RopeStyle::halves, 64, table.data(), 100, 0.0F};
+  CHECK(refused(rope, 128, 100) == "ok");
+  CHECK(refused(rope, 128, 101) ==
+        "table_rows = 100 (bad configuration): without log2_theta a table has a row for each "
+        "position of the longest context, 101");
+  rope.table_rows = 0;
+  CHECK(refused(rope, 64, 1).find("table_rows = 0 ") == 0);
+  rope.log2_theta = 13.0F;
+  CHECK(refused(rope, 64, 0x7fffffff) == "ok");
+  CHECK(refused(Rope::of(RopeStyle::pairs, 64, 10000.0F), 64, 0x7fffffff) == "ok");
+  CHECK(refused(Rope{}, 64, 0x7fffffff) == "ok");
+  CHECK(refused(Rope::of(RopeStyle::pairs, 66, 10000.0F), 64, 9).find("dims = 66 ") == 0);
+  CHECK(refused(Rope::of(RopeStyle::pairs, 3, 10000.0F), 64, 9).find("dims = 3 ") == 0);
+  CHECK(refused(Rope::of(RopeStyle::none, 2, 10000.0F), 64, 9).find("dims = 2 ") == 0);
+  CHECK(refused(rope, 64, -1).find("positions = -1 ") == 0);
+
+  // The kernel asks for the rows that its tables have room for.
+  RaggedBatch<> const batch(16, first_seed);
+  AppendKernel<RaggedBatch<>::Layout, float> kernel{};
+  kernel.kv = batch.view();
+  auto const room = static_cast<Index>(kernel.kv.segment.row_stride * 16);
+  kernel.rope = {RopeStyle::halves, 8, table.data(), room, 0.0F};
+  CHECK(kernel.validate().why == kvcache::Why::ok);
+  --kernel.rope.table_rows;
+  CHECK(std::string(kernel.validate().field) == "table_rows");
+  CHECK(kernel.validate().limit == room);
+}
+
+TEST_CASE("Append kernel: positions behind a RoPE table are turned by its theta",
+          "[view][append][simt]")
+{
+  for (Index const rows : {0, 1, 700}) {
+    constexpr std::int32_t dim = 32;
+    RaggedBatch<RowOrder::hnd, float, dim> const batch(16, first_seed);
+    auto view = batch.view();
+    std::int32_t const heads = batch.geometry().kv_heads;
+    std::vector<float> const table = table_of(dim);
+    Rope const computed = Rope::of(RopeStyle::halves, dim, 500000.0F);
+    Rope whole = computed;
+    whole.table = table.data();
+    whole.table_rows = RaggedBatch<>::longest + 1;
+    Rope cut = whole;
+    cut.table_rows = rows;
+    Random random(first_seed);
+    Fused<float> const input(view.num_tokens(), 0, heads, dim, 0, random);
+    simt::GuardedMemory with_whole(batch.arena_bytes());
+    simt::GuardedMemory with_cut(batch.arena_bytes());
+    auto const run = [&](Rope const& rope, simt::GuardedMemory& arena) {
+      std::memset(arena.data(), 0, arena.size());
+      view.segment.base = arena.data();
+      AppendKernel<RaggedBatch<RowOrder::hnd, float, dim>::Layout, float> const kernel{
+        .kv = view,
+        .layer = 0,
+        .k = input.part(input.data.data(), 0, heads),
+        .v = input.part(input.data.data(), heads, heads),
+        .rope = rope};
+      simt::launch(3, 64, kernel.shared_bytes(64), kernel);
+    };
+    run(whole, with_whole);
+    run(cut, with_cut);
+    auto const* const a = reinterpret_cast<float const*>(with_whole.data());
+    auto const* const b = reinterpret_cast<float const*>(with_cut.data());
+    double worst = 0.0;  // the table is of double precision, what is computed of float
+    for (std::size_t i = 0; i < batch.arena_bytes() / sizeof(float); ++i) {
+      double const off = std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+      worst = off <= worst ? worst : off;
+    }
+    CAPTURE(rows);
+    CHECK(worst < 5e-3);
+    CHECK(worst > 0.0);
+  }
 }

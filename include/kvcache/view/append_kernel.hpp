@@ -2,6 +2,7 @@
 #pragma once
 
 #include <kvcache/core/config.hpp>
+#include <kvcache/core/error.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/core/thread_block.hpp>
 #include <kvcache/view/batch_view.hpp>
@@ -39,6 +40,7 @@ struct HeadRows {
 /// See the file comment. **Units** `U` is float, `half`, `bfloat16`, or any type with `ElementTraits`; turning is done in
 /// float, and what is not turned and not converted is copied bit for bit.
 /// **Pre** `k.heads == v.heads`, the KV heads of the view; `q_out` is `q` itself or does not overlap it.
+/// `rope` knows every position of the step: `validate` says so for all steps, once.
 /// **Cost** reads and writes each element once, in pieces of 16 bytes where the addresses allow it; angles once a token.
 template <class Layout, class U>
 struct AppendKernel {
@@ -54,7 +56,16 @@ struct AppendKernel {
   HeadRows<U> q_out{};
 
   static constexpr std::int32_t max_threads = 256;  ///< of a block
+  /// Registers for the angle beside the table: unasked, ptxas spills on sm_100, where it aims at six blocks.
+  static constexpr std::int32_t blocks_beside = 4;
 
+  /// What of `rope` cannot work for as many rows as the view's tables have room for, or `Why::ok`. Nothing is read.
+  [[nodiscard]] Error validate() const
+  {
+    std::int64_t const rows = std::int64_t{kv.segment.row_stride} * kv.map.tokens.get();
+    constexpr Index most = 0x7fffffff;
+    return rope.validate(kv.map.dim.get(), rows < most ? static_cast<Index>(rows) : most);
+  }
   [[nodiscard]] std::size_t shared_bytes(std::int32_t) const
   {
     return static_cast<std::size_t>(rope.dims) * sizeof(float);

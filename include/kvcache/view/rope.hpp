@@ -2,6 +2,7 @@
 #pragma once
 
 #include <kvcache/core/config.hpp>
+#include <kvcache/core/error.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/core/isa/turn.hpp>
 
@@ -35,8 +36,10 @@ struct Rope {
   /// `cos_sin_cache`. Scaled variants (linear, NTK, YaRN, Llama 3) are tables. Null: computed, in float like the models'
   /// own code; the angle of a far position is as inexact as theirs.
   float const* table = nullptr;
-  Index table_rows = 0;
-  float log2_theta = 0.0F;  ///< where there is no table
+  Index table_rows = 0;  ///< positions that the table has; see `validate`
+  /// Without a table, and for the positions behind one that is made of it. 0 beside a table: those are not known, and `turn`
+  /// gives no number for them, which shows in whatever they reach.
+  float log2_theta = 0.0F;
 
   /// Without a table. **Pre** `theta` > 0.
   [[nodiscard]] static Rope of(RopeStyle style, std::int32_t dims, float theta)
@@ -44,18 +47,48 @@ struct Rope {
     return {style, dims, nullptr, 0, ::log2f(theta)};
   }
 
-  /// How pair `pair` turns. Positions past the table take its last row: no position leads out of it. **Pre** `position >= 0`.
+  /// The first field that cannot work for heads of `head_dim` and `positions` positions, or `Why::ok`: on the host, before
+  /// kernels take it. **Errors** `bad_config` names `dims`, `table_rows` or `positions`.
+  [[nodiscard]] constexpr Error validate(std::int32_t head_dim, Index positions) const noexcept
+  {
+    if (style == RopeStyle::none && dims != 0) {
+      return {Why::bad_config, "dims", dims, "must be what turns; with RopeStyle::none", 0};
+    }
+    if (dims < 0 || dims % 2 != 0 || dims > head_dim) {
+      return {Why::bad_config, "dims", dims, "must be even and at most the head size,", head_dim};
+    }
+    if (positions < 0) {
+      return {Why::bad_config, "positions", positions, "must be at least", 0};
+    }
+    if (dims != 0 && !knows(positions - 1)) {
+      return {Why::bad_config,
+              "table_rows",
+              table_rows,
+              "without log2_theta a table has a row for each position of the longest context,",
+              positions};
+    }
+    return {};
+  }
+
+  /// Whether there is an angle for `position`.
+  [[nodiscard]] KVCACHE_HOST_DEVICE constexpr bool knows(Index position) const noexcept
+  {
+    return table == nullptr || position < table_rows || log2_theta != 0.0F;
+  }
+
+  /// How pair `pair` turns; no number where that is not known. No position leads out of the table. **Pre** `position >= 0`.
   [[nodiscard]] KVCACHE_HOST_DEVICE Turn turn(Index position, std::int32_t pair) const
   {
-    if (table != nullptr) {
-      Index const row = position < table_rows ? position : table_rows - 1;
+    if (table != nullptr && position < table_rows) {
       float const* const at =
-        table + static_cast<std::size_t>(row) * static_cast<std::size_t>(dims) + pair;
+        table + static_cast<std::size_t>(position) * static_cast<std::size_t>(dims) + pair;
       return {at[0], at[dims / 2]};
     }
+    bool const unknown = table != nullptr && log2_theta == 0.0F;  // `knows`, in as few registers
     float const exponent =
       isa::quotient(-2.0F * static_cast<float>(pair), static_cast<float>(dims));
-    float const angle = static_cast<float>(position) * ::exp2f(exponent * log2_theta);
+    float const log2 = unknown ? __builtin_bit_cast(float, 0x7fc00000U) : log2_theta;
+    float const angle = static_cast<float>(position) * ::exp2f(exponent * log2);
     Turn turn{};
     isa::sine_and_cosine(angle, turn.sin, turn.cos);
     return turn;
