@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The work list that the device makes: tiles against a list made token by token, shares by arithmetic and in a real batch.
 
+#include <kvcache/core/check.hpp>
 #include <kvcache/core/dtype.hpp>
 
 #include <algorithm>
@@ -220,4 +221,62 @@ TEST_CASE("DeviceWork: what a device cannot do is refused by name", "[attention]
   CHECK(std::string(refusal({.query_heads = 7, .kv_heads = 2}, good).field) == "query_heads");
   std::byte memory[1];
   CHECK(!DeviceWork::make(memory, shape, bad).has_value());
+}
+
+TEST_CASE("DeviceWork: heads and limits that make refuses take no memory, and make says why",
+          "[attention][device_plan][errors]")
+{
+  DeviceLimits const good{.tokens = 8, .chunks = 8, .head_dim = 64, .blocks = 4, .shared_rows = 64};
+  AttentionShape const heads{.query_heads = 8, .kv_heads = 2};
+  REQUIRE(DeviceWork::bytes(heads, good) > 0);
+  struct alignas(256) Line {
+    std::byte bytes[256];
+  };
+  Line line{};
+  auto const refused = [&](AttentionShape const& shape, DeviceLimits const& limits) {
+    CHECK(DeviceWork::bytes(shape, limits) == 0);
+    auto const made = DeviceWork::make(line.bytes, shape, limits);
+    REQUIRE_FALSE(made.has_value());
+    return std::string(made.error().message().text);
+  };
+  AttentionShape shape = heads;
+  for (std::int32_t const kv_heads : {0, -1}) {
+    shape.kv_heads = kv_heads;
+    CHECK(refused(shape, good) ==
+          "kv_heads = " + std::to_string(kv_heads) + " (bad configuration): must be at least 1");
+    CHECK(DeviceWork::max_shared_rows(shape, good) == 0);
+    CHECK(DeviceWork::max_tiles(shape, good) == 0);
+  }
+  shape = heads;
+  shape.query_heads = 0;
+  CHECK(refused(shape, good).find("query_heads = 0 ") == 0);
+  DeviceLimits limits = good;
+  limits.tokens = -5;
+  CHECK(refused(heads, limits).find("tokens = -5 ") == 0);
+  limits = good;
+  limits.chunks = -1;
+  CHECK(refused(heads, limits).find("chunks = -1 ") == 0);
+  limits = good;
+  limits.blocks = 0;
+  CHECK(refused(heads, limits).find("blocks = 0 ") == 0);
+}
+
+TEST_CASE("DeviceWork: a step that was planned on one stream is not attended on another",
+          "[attention][device_plan][errors]")
+{
+  AttentionShape const shape{.query_heads = 4, .kv_heads = 4};
+  WorkMemory const memory(shape, {.tokens = 8, .chunks = 8, .head_dim = 64, .blocks = 4});
+  DeviceWork const& work = memory.work();
+  int const streams[2] = {};
+  CHECK_NOTHROW(work.expect_on(&streams[0]));  // planned by launches of the caller's own
+  work.plan_on(&streams[0]);
+  CHECK_NOTHROW(work.expect_on(&streams[0]));
+  CHECK_THROWS_WITH(work.expect_on(&streams[1]),
+                    "kvcache: a DeviceWork is for one stream at a time; attend on the stream that "
+                    "its step was planned on, or plan on this one");
+  DeviceWork const copy = work;
+  CHECK_THROWS_AS(copy.expect_on(&streams[1]), kvcache::LogicError);
+  work.plan_on(&streams[1]);
+  CHECK_NOTHROW(work.expect_on(&streams[1]));
+  CHECK_THROWS_AS(work.expect_on(&streams[0]), kvcache::LogicError);
 }

@@ -144,13 +144,13 @@ for file in without with; do
     "$(for i in 1 2 3; do seconds_of -arch=sm_90 "$build/$file.cu"; done | sort -n | head -1) s of CPU, the least of three"
 done
 
-programs=(tests/gpu/plans examples/01_plug_into_your_kernel tests/nvcc/append_and_read tests/nvcc/isa tests/gpu/attention)
+programs=(tests/gpu/plans examples/01_plug_into_your_kernel tests/nvcc/append_and_read tests/nvcc/isa tests/nvcc/one_stream tests/gpu/attention)
 for source in "${programs[@]}"; do
   program=$(basename "$source")
   objects=()
   [ "$program" != isa ] || objects=("$build/isa_twins.o")
   targets=("${gencode[@]}")
-  [ "$program" != attention ] || targets=(-gencode arch=compute_90,code=sm_90)  # tests/kernels has its kernels for all
+  case $program in attention | one_stream) targets=(-gencode arch=compute_90,code=sm_90) ;; esac  # tests/kernels has its kernels for all
   later "$nvcc" "${flags[@]}" "-I$root/tests" "${targets[@]}" "$root/$source.cu" "${objects[@]}" -o "$build/$program"
 done
 all_at_once

@@ -138,6 +138,7 @@ template <class Layout, class Query, class Out, DeviceScoreBias Bias = NoBias>
 }
 
 /// Makes the work list of the step that `view` shows: a launch, two where chunks may share rows. **Pre** see `PlanWorkKernel`.
+/// **Stream** the step's layers follow on this stream; see `DeviceWork`.
 template <class Layout>
 [[nodiscard]] Result<Done> plan_attention(BatchView<Layout> const& view,
                                           DeviceWork const& work,
@@ -145,6 +146,7 @@ template <class Layout>
 {
   using ShareRows = ShareRowsKernel<Layout>;
   using PlanWork = PlanWorkKernel<Layout>;
+  work.plan_on(stream);
   cudaError_t error = cudaSuccess;
   if (work.limits.shared_rows > 0) {
     error = cuda_launch(
@@ -157,7 +159,8 @@ template <class Layout>
   return detail::done_or(error, "plan_attention");
 }
 
-/// Attention of one layer: two launches, three where chunks may share rows. **Pre** see `AttendKernel`.
+/// Attention of one layer: two launches, three where chunks may share rows. **Pre** see `AttendKernel`; `stream` is that of
+/// `plan_attention`, which is checked.
 template <class Layout, class Query, class Out, DeviceScoreBias Bias = NoBias>
 [[nodiscard]] Result<Done> attend(BatchView<Layout> const& view,
                                   DeviceWork const& work,
@@ -166,6 +169,7 @@ template <class Layout, class Query, class Out, DeviceScoreBias Bias = NoBias>
                                   cudaStream_t stream,
                                   Bias const& bias = {})
 {
+  work.expect_on(stream);
   cudaError_t const code = detail::with_head_dim<Layout>(work.limits.head_dim, [&](auto dim) {
     constexpr std::int32_t head_dim = decltype(dim)::value;
     using Attend = AttendKernel<Layout, head_dim, Query, Out, Bias>;

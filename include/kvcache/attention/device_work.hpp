@@ -3,6 +3,7 @@
 
 #include <kvcache/attention/device_shared_work.hpp>
 #include <kvcache/attention/shape.hpp>
+#include <kvcache/core/check.hpp>
 #include <kvcache/core/config.hpp>
 #include <kvcache/core/error.hpp>
 #include <kvcache/core/ids.hpp>
@@ -114,6 +115,8 @@ KVCACHE_HOST_DEVICE Index last_not_above(Start const& start, Index count, X x)
 
 /// The work list of a step and the room for states of cut items, in device memory. Trivially copyable: kernels take it by
 /// value. Valid for all layers of one shape; layers that run beside each other need a work each, for the states.
+/// **Stream** a step's plan and all its layers go to one stream: on another they would meet its list and states half made. What
+/// `device.cuh` launches with the object that planned is checked; launches of your own and copies made before are not.
 struct DeviceWork {
   AttentionShape shape;
   DeviceLimits limits;
@@ -124,11 +127,25 @@ struct DeviceWork {
   float* part_out;          ///< `[2 * limits.blocks]` slots of 64 rows, each of `head_dim`
   float* part_lse;          ///< `[2 * limits.blocks]` slots of 64 rows
   SharedWork shared;
+  mutable void const* planned_on = nullptr;  ///< the host's: the stream of the last plan
 
-  /// Tiles that a step can have.
+  /// Says which stream a step is planned on.
+  void plan_on(void const* stream) const noexcept { planned_on = stream; }
+  /// **Pre** `stream` is that of the plan.
+  void expect_on(void const* stream) const
+  {
+    KVCACHE_EXPECTS(planned_on == nullptr || planned_on == stream,
+                    "kvcache: a DeviceWork is for one stream at a time; attend on the stream that "
+                    "its step was planned on, or plan on this one");
+  }
+
+  /// Tiles that a step can have; 0 of heads that `make` refuses.
   static KVCACHE_HOST_DEVICE constexpr Index max_tiles(AttentionShape const& shape,
                                                        DeviceLimits const& limits) noexcept
   {
+    if (shape.kv_heads < 1) {
+      return 0;
+    }
     std::int64_t const rows = std::int64_t{limits.tokens} * shape.group();
     std::int64_t const own = rows / detail::WorkTile::wide_rows + limits.chunks;
     std::int64_t const of_spans =
@@ -138,10 +155,13 @@ struct DeviceWork {
             limits.chunks;
     return static_cast<Index>(own + of_spans);
   }
-  /// Query rows of a KV head, of chunks that may share.
+  /// Query rows of a KV head, of chunks that may share; 0 of heads that `make` refuses.
   static KVCACHE_HOST_DEVICE constexpr std::int64_t max_shared_rows(
     AttentionShape const& shape, DeviceLimits const& limits) noexcept
   {
+    if (shape.kv_heads < 1) {
+      return 0;
+    }
     std::int64_t const rows = std::int64_t{limits.tokens} * shape.group();
     std::int64_t const narrow = std::int64_t{limits.chunks} * detail::WorkTile::narrow_rows;
     return rows < narrow ? rows : narrow;
@@ -174,11 +194,11 @@ struct DeviceWork {
            static_cast<std::size_t>(row);
   }
 
-  /// Device memory that a work takes. **Pre** what `make` checks.
+  /// Device memory that a work takes; 0 for what `make` refuses, whose error says why.
   static constexpr std::size_t bytes(AttentionShape const& shape,
                                      DeviceLimits const& limits) noexcept
   {
-    return offsets(shape, limits).end;
+    return check(shape, limits).why == Why::ok ? offsets(shape, limits).end : 0;
   }
 
   /// A work in `memory`, which may hold anything. Nothing is read or written there.
