@@ -141,8 +141,7 @@ class PageLedger : public LedgerState<Allocator, Prefix, Replacement> {
     fences_.fence(page, by, step);
     cover(page);
   }
-  /// What hangs above the cached `page` is fenced for as long. Where a step holds `page` alone that may be idle, and the policy's:
-  /// it is so no more. **Pre** the page is in use. **Cost** O(pages that were not).
+  /// What hangs above the cached `page` is fenced for as long. **Pre** it is in use. **Cost** O(pages that were not).
   void cover(PageId page) noexcept
   {
     if (fences_.quiet() || !tree_.contains(page)) {
@@ -152,11 +151,6 @@ class PageLedger : public LedgerState<Allocator, Prefix, Replacement> {
          above != zero_page && !fences_.covers(above, page);
          page = above, above = tree_.previous_page(page)) {
       fences_.cover(above, page);
-      if (SpanId const span = tree_.span_of(above);
-          tree_.pages(span)[0] == above && allocator_.count(above) == 1) {
-        leave_idle(span);
-        stand(span);
-      }
     }
   }
 
