@@ -105,6 +105,24 @@ TEST_CASE("Domains: a pin and a step that may put a page back name theirs", "[co
   check_sound(p);
 }
 
+TEST_CASE("Domains: a fork names the domain of its parent", "[control][domains]")
+{
+  Plane p = make_plane(8);
+  Domain const a({.salt = Text("a", 1)});
+  SequenceId const parent = open_in(p, numbers(1, 3), a);
+  append(p, parent, numbers(1, 3));  // no whole page: none is in the tree
+  SequenceId const child = fork(p, parent);
+  REQUIRE(p.close(parent));
+  CHECK(p.domain_id(a));
+  check_sound(p);
+  append(p, child, {4});
+  REQUIRE(p.close(child));
+  CHECK(p.domain_id(a));  // its page does
+  p.forget(a);
+  CHECK_FALSE(p.domain_id(a));
+  check_sound(p);
+}
+
 TEST_CASE("Domains: an event that can be read names its domain", "[control][domains]")
 {
   Plane p = make_plane(

@@ -19,7 +19,7 @@ namespace kvcache_test {
 struct FlightMirror {
   using Text = std::vector<kvcache::Token>;
 
-  std::map<std::uint32_t, std::tuple<std::uint32_t, std::uint32_t, Text>>
+  std::map<std::uint32_t, std::tuple<kvcache::DomainId, std::uint32_t, Text>>
     pages;  // page: domain, parent, tokens
   kvcache::EventCursor cursor;
 
@@ -29,11 +29,11 @@ struct FlightMirror {
       case kvcache::EventKind::stored: {
         auto const parent = pages.find(event.parent.value);
         require(event.parent == kvcache::zero_page ||
-                  (parent != pages.end() && std::get<0>(parent->second) == event.domain.slot),
+                  (parent != pages.end() && std::get<0>(parent->second) == event.domain),
                 "an event stores a page below one that is not there");
         bool const fresh = pages
                              .emplace(event.page.value,
-                                      std::tuple(event.domain.slot,
+                                      std::tuple(event.domain,
                                                  event.parent.value,
                                                  Text(event.tokens.begin(), event.tokens.end())))
                              .second;
@@ -44,8 +44,8 @@ struct FlightMirror {
         require(pages.erase(event.page.value) == 1, "an event removes a page that is not there");
         return;
       case kvcache::EventKind::cleared:
-        std::erase_if(
-          pages, [&](auto const& page) { return std::get<0>(page.second) == event.domain.slot; });
+        std::erase_if(pages,
+                      [&](auto const& page) { return std::get<0>(page.second) == event.domain; });
         return;
     }
   }

@@ -170,7 +170,7 @@ class Sieve {
     Entry& entry = entries_[span.value];
     if (entry.slot == nil) {
       std::uint32_t at = undo_to_victim();
-      while (at != nil && slots_[at].span != nil) {  // it stepped aside, and is back
+      while (at != nil && slots_[at].span != nil) {  // it was used for a while, and is back
         at = undo_to_victim();
       }
       if (at == nil) {
@@ -180,7 +180,7 @@ class Sieve {
         entry.slot = at;
       }
     } else if (std::uint32_t const at = undo_to_victim(); at != nil && at != entry.slot) {
-      push_log(at * 2 + left);  // it stepped aside before others left, which stay away
+      push_log(at * 2 + left);  // it was used for a while before others left, which stay away
     }
     hand_ = entry.slot;
     slots_[hand_].marked = false;
@@ -275,7 +275,7 @@ class Sieve {
   static constexpr std::uint32_t log_per_span = 4;
   static constexpr std::uint32_t cleared = 0;  // of a slot, in the log: the hand took its mark
   static constexpr std::uint32_t left =
-    1;  // its span was the next victim and left, or stepped aside
+    1;  // its span was the next victim, and left or came into use
 
   struct Entry {
     std::uint32_t slot =
