@@ -57,16 +57,18 @@ class Fences {
   {
     oldest_[stream.value] = oldest.value;
     quiet_ = true;
-    for (std::uint64_t const step : oldest_) {
-      quiet_ = quiet_ && step == never;
+    for (std::uint32_t s = 0; s < max_streams; ++s) {
+      quiet_ = quiet_ && newest_[s] < oldest_[s];
     }
   }
 
-  /// Step `step` may touch `page`, which nobody in it holds.
+  /// Step `step`, which was submitted, may touch `page`, which nobody in it holds.
   void fence(PageId page, StreamId by, StepId step) noexcept
   {
     std::uint64_t& stamp = stamps_[by.value][page.value];
     stamp = stamp < step.value ? step.value : stamp;  // another holder may have left a later one
+    newest_[by.value] = newest_[by.value] < step.value ? step.value : newest_[by.value];
+    quiet_ = false;
   }
 
   /// Every stream that keeps `page` keeps `above` for as long.
@@ -87,7 +89,7 @@ class Fences {
       stamp = stamp < stamps[page.value] ? stamps[page.value] : stamp;
     }
   }
-  /// No step is in flight.
+  /// No page is fenced.
   [[nodiscard]] bool quiet() const noexcept { return quiet_; }
 
   /// A step in flight may touch `page`.
@@ -164,7 +166,8 @@ class Fences {
   ZeroArray<std::uint32_t> waiting_[many + 1];
   PageCount sizes_[many + 1]{};
   std::uint64_t oldest_[max_streams]{never, never, never, never};
-  bool quiet_ = true;  // no step is in flight
+  std::uint64_t newest_[max_streams]{};  // of the stamps
+  bool quiet_ = true;                    // no page is fenced
 };
 
 static_assert(max_streams == 4);
