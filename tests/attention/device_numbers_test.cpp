@@ -38,7 +38,8 @@ struct LeavesOut {
 }  // namespace
 
 TEST_CASE(
-  "AttendKernel: a bias as low as floats go leaves a row out, whatever its K, and of no row 0",
+  "AttendKernel: a bias as low as floats go leaves a row out, whatever its K and V, and of no row "
+  "0",
   "[attention][device_attend][numbers]")
 {
   float const infinity = std::numeric_limits<float>::infinity();
@@ -60,12 +61,16 @@ TEST_CASE(
           return at.row % 5 == 4 ? -std::numeric_limits<double>::infinity() : 0.0;
         };
         CHECK(error_against_double(pool, shape, 0, q, clean, {.bias = bias}) <= 1e-3);
-        for (float const k : {std::numeric_limits<float>::quiet_NaN(), infinity}) {
+        float const nan = std::numeric_limits<float>::quiet_NaN();
+        float const pairs[][2] = {{nan, 0.5F}, {0.5F, nan}, {nan, nan}, {infinity, -infinity}};
+        for (auto const& [k, v] : pairs) {
           for (Index row = 4; row < 150; row += 5) {
-            pool.put(0, 0, 0, row, k, *pool.value(0, 0, 0, row));
+            pool.put(0, 0, 0, row, k, v);
           }
+          INFO("K " << k << ", V " << v);
           CHECK(same_bits(run(5), clean));
         }
+        CHECK_FALSE(same_bits(run(7), clean));  // which sees some of them
         Attended const none = run(1);
         CHECK(std::all_of(none.out.begin(), none.out.end(), [](float x) { return x == 0.0F; }));
         CHECK(

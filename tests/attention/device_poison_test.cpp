@@ -5,6 +5,7 @@
 #include <kvcache/core/dtype.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <random>
@@ -13,6 +14,7 @@
 
 #include "attention/attention_checks.hpp"
 #include "attention/device_checks.hpp"
+#include "attention/tree_checks.hpp"
 #include "support/catch.hpp"
 #include "support/draft_tree.hpp"
 #include "support/paged_pool.hpp"
@@ -33,7 +35,89 @@ Attended run_half(PagedPool<Layout>& pool, AttentionShape shape, std::int32_t bl
   return run_on_device<64, float, float>(pool, shape, 0, q, limits_of(pool, blocks));
 }
 
+/// Writes `k` and `v` over every row of the sequence that `token` does not see.
+template <class Any>
+int spoil_unseen(Any& pool, AttentionShape const& shape, Index token, float k, float v)
+{
+  int rows = 0;
+  for (Index i = 0; i < pool.length_of(token); ++i) {
+    for (std::int32_t h = 0; h < shape.kv_heads; ++h) {
+      if (!model_sees(pool, shape.window, {}, token, i)) {
+        pool.put(token, 0, h, i, k, v);
+        ++rows;
+      }
+    }
+  }
+  return rows;
+}
+
+/// Rows that a token does not see, in a chunk, in a window and in a tree of drafts, hold what is no number; others of its tile
+/// see them.
+template <class Type>
+struct UnseenRows {
+  static void check(Index tokens, Index window, bool tree, std::int32_t blocks)
+  {
+    using L = typename Type::Layout;
+    constexpr std::int32_t dim = Type::dim;
+    float const nan = std::numeric_limits<float>::quiet_NaN();
+    float const infinity = std::numeric_limits<float>::infinity();
+    AttentionShape const shape{.query_heads = 6, .kv_heads = 2, .window = window};
+    Geometry const geometry{.layers = 1, .kv_heads = 2, .head_dim = dim, .page_tokens = 7};
+    std::mt19937_64 random(seed);
+    Parents const parents = random_tree(random, static_cast<std::size_t>(tokens), false);
+    float const pairs[][2] = {{nan, nan}, {infinity, -infinity}};
+    for (Index const token : {Index{0}, tokens / 2}) {
+      for (auto const& [k, v] : pairs) {
+        auto const run_with = [&](float of_k, float of_v) {
+          PagedPool<L> pool(geometry, {70 + tokens}, {{0, tokens}}, Poison::nan, seed);
+          if (tree) {
+            pool.plant(0, parents);
+          }
+          CHECK(spoil_unseen(pool, shape, token, of_k, of_v) > 0);
+          std::vector<float> const q = random_queries(query_floats(pool, shape), seed);
+          return run_on_device<dim, float, float>(pool, shape, 0, q, limits_of(pool, blocks));
+        };
+        Attended const want = run_with(0.25F, 0.5F);
+        Attended const got = run_with(k, v);
+        INFO("head size " << dim << ", tokens " << tokens << ", window " << window << ", tree "
+                          << tree << ", blocks " << blocks << ", token " << token << ", K " << k
+                          << ", V " << v);
+        CHECK(same_token(got, want, token, shape, dim));
+        CHECK(std::none_of(got.out.begin() + token * 6 * dim,
+                           got.out.begin() + (token + 1) * 6 * dim,
+                           [](float x) { return std::isnan(x); }));
+        // Those who see them get no number.
+        CHECK(std::any_of(got.out.begin(), got.out.end(), [](float x) { return std::isnan(x); }));
+      }
+    }
+  }
+};
+
+template <class L, std::int32_t Dim>
+struct Rows {
+  using Layout = L;
+  static constexpr std::int32_t dim = Dim;
+};
+
 }  // namespace
+
+TEMPLATE_TEST_CASE(
+  "AttendKernel: nothing of a row that a token does not see reaches it, whatever K and V",
+  "[attention][device_poison][numbers]",
+  (Rows<kvcache::PagedHeads<kvcache::half>, 64>),
+  (Rows<kvcache::PagedHeads<kvcache::bfloat16>, 64>),
+  (Rows<kvcache::PagedHeads<kvcache::bfloat16, 128>, 128>),
+  (Rows<
+    kvcache::PagedHeads<kvcache::half, kvcache::dynamic, kvcache::dynamic, kvcache::RowOrder::nhd>,
+    192>))
+{
+  for (std::int32_t const blocks : {1, 4}) {
+    UnseenRows<TestType>::check(3, 0, false, blocks);  // a narrow item
+    UnseenRows<TestType>::check(5, 20, true, blocks);
+    UnseenRows<TestType>::check(11, 0, true, blocks);  // a wide one
+    UnseenRows<TestType>::check(11, 20, false, blocks);
+  }
+}
 
 TEST_CASE("AttendKernel: what lies in rows past the end has no say in the result",
           "[attention][device_poison]")

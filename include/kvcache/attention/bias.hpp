@@ -36,7 +36,7 @@ struct NoBias {
 /// A functor that says what to add to a score, after scale and soft cap. -infinity leaves the row out, and so does whatever is as
 /// low as floats go, or bfloat16 (below -2.34e38): nothing of the row reaches the query, whatever its K and V are, and a query of
 /// which no row is left gives 0 and -infinity. With -ffinite-math-only return the lowest float: an infinity in your own
-/// arithmetic is then anything. On a GPU the V of a row that is left out must be finite; see `AttendKernel`.
+/// arithmetic is then anything.
 /// **Post** the same number for the same score, on any thread: a score may be asked for more than once.
 /// **Threads** called from all threads that run items.
 template <class B>

@@ -36,10 +36,10 @@ namespace kvcache::inline v0_1 {
 /// One layer's attention over a work list: decode, drafts and chunks of prefill in one launch; see `device.hpp`.
 /// `HeadDim` is the layout's, one of `DeviceWork::head_dims`. `Query` and `Out` are float or the layout's element; float
 /// queries are rounded to it.
-/// **Pre** the work was planned by `PlanWorkKernel` for the step that `view` shows; K and V of its tokens are written. Rows that
-/// any token of a tile sees are finite in all: a tensor core multiplies the V of a row that another token does not see, or that a
-/// bias leaves out, by 0. (Such a row's K may be anything to the token; the host's kernels read neither.) **Post** outputs and logs of items that no share's border cuts are final, of
-/// the others after `MergePartsKernel`. Padding gets zeros and -infinity.
+/// **Pre** the work was planned by `PlanWorkKernel` for the step that `view` shows; K and V of its tokens are written. **Post**
+/// outputs and logs of items that no share's border cuts are final, of the others after `MergePartsKernel`. Padding gets zeros
+/// and -infinity. Nothing of a row reaches a token that does not see it, or for which a bias leaves it out, whatever K and V are:
+/// a tensor core multiplies V by a weight of 0, so steps that hide rows take what is no finite number out of V first.
 template <class Layout, int HeadDim, class Query, class Out, DeviceScoreBias Bias = NoBias>
 struct AttendKernel {
   using Element = typename MatrixElement<typename Layout::element>::type;
@@ -169,21 +169,25 @@ struct AttendKernel {
     std::int32_t const own_part = Wide ? 0 : own_rows * detail::row_bytes<HeadDim>;
     for (; row < end; row += Rows::step_rows) {
       bool const some = own_queries < count && sight.any(row, rows_at_once);
+      bool hides = false;
       detail::Fragments<rows_at_once> s;
       std::byte const* const keys = next_half<Wide>(block, ring) + own_part;
       if (some) {
         detail::scores<Element, HeadDim, rows_at_once>(warp, q, keys, s);
-        logits.template apply<rows_at_once>(
-          warp, queries + own_queries, row, sight.all(row, rows_at_once), s);
+        bool const clear = sight.all(row, rows_at_once);
+        bool const none =
+          logits.template apply<rows_at_once>(warp, queries + own_queries, row, clear, s);
+        hides = (!std::is_same_v<Bias, NoBias> || !clear) && warp.any(none, all_lanes);
         detail::weigh<HeadDim, rows_at_once>(warp, state, s);
       }
       std::byte const* const values = next_half<Wide>(block, ring) + own_part;
       if (some) {
-        detail::add_values<Element, HeadDim, rows_at_once>(warp, state, s, values);
-        if (detail::rounding_shows<Element>(warp, state)) {
-          detail::keep_rest<Element, rows_at_once>(s);
-          detail::add_values<Element, HeadDim, rows_at_once>(warp, state, s, values);
+        // Without a bias few steps hide rows: to look first would save little, and ptxas spills.
+        bool apart = hides;
+        if constexpr (!std::is_same_v<Bias, NoBias>) {
+          apart = hides && detail::some_not_finite<Element, HeadDim, rows_at_once>(warp, values);
         }
+        detail::add_all_values<Element, HeadDim, rows_at_once>(warp, state, s, values, apart);
       }
     }
 

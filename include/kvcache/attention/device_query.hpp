@@ -89,8 +89,9 @@ struct Logits {
   static constexpr float log2_e = 1.44269504088896340736F;
 
   /// **Pre** `rows` has 16; column 0 of `s` is KV row `row`. `clear`: every query row sees all of the columns.
+  /// Returns whether a score of this lane counts for nothing.
   template <int Rows, class W>
-  KVCACHE_HOST_DEVICE void apply(
+  KVCACHE_HOST_DEVICE bool apply(
     W const& warp, QueryRow const* rows, Index row, bool clear, Fragments<Rows>& s) const
   {
     if (soft_cap > 0.0F) {  // asked once, not for each score
@@ -105,8 +106,9 @@ struct Logits {
       }
     }
     if (std::is_same_v<Bias, NoBias> && clear) {
-      return;
+      return false;
     }
+    bool none = false;
     KVCACHE_UNROLL
     for (std::int32_t i = 0; i < 2; ++i) {
       QueryRow const query = rows[warp.lane() / 4 + 8 * i];
@@ -118,13 +120,17 @@ struct Logits {
           float& x = s[n][2 * i + j];
           if (!clear && !query.sees(at)) {
             x = no_score;
+            none = true;
           } else if constexpr (!std::is_same_v<Bias, NoBias>) {
             auto const b = static_cast<float>(bias(ScoreAt{query.token, query.head, at}));
-            x = leaves_out(b) ? no_score : x + b * log2_e;  // x may be no number
+            bool const out = leaves_out(b);
+            x = out ? no_score : x + b * log2_e;  // x may be no number
+            none = none || out;
           }
         }
       }
     }
+    return none;
   }
 
  private:

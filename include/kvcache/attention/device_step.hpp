@@ -201,16 +201,78 @@ KVCACHE_HOST_DEVICE void keep_rest(Fragments<Rows>& p)
   }
 }
 
-/// O += P V.
-/// **Pre** `values` is shared memory, `Rows` rows of finite numbers; a sync lies behind their arrival.
+/// Which of the two elements of a word are no finite numbers: bits 15 and 31.
+template <class Element>
+[[nodiscard]] KVCACHE_HOST_DEVICE constexpr std::uint32_t not_finite(std::uint32_t pair)
+{
+  constexpr std::uint32_t exponent = std::is_same_v<Element, half> ? 0x7c007c00U : 0x7f807f80U;
+  constexpr std::uint32_t lowest_bit = std::is_same_v<Element, half> ? 0x04000400U : 0x00800080U;
+  return ((pair & exponent) + lowest_bit) & 0x80008000U;  // a full exponent runs over
+}
+
+/// The address that a lane gives for V, whose rows are turned on the way.
+template <int HeadDim, class W>
+[[nodiscard]] KVCACHE_HOST_DEVICE std::byte const* lane_of_values(W const& warp,
+                                                                  std::byte const* values)
+{
+  std::int32_t const lane = warp.lane();
+  return past(values, lane % 16 * row_bytes<HeadDim> + lane / 16 * 16);
+}
+
+/// Whether V has what is no finite number. **Pre** as `add_values`.
 template <class Element, int HeadDim, int Rows, class W>
+[[nodiscard]] KVCACHE_HOST_DEVICE bool some_not_finite(W& warp, std::byte const* values)
+{
+  std::byte const* const at = lane_of_values<HeadDim>(warp, values);
+  std::uint32_t found = 0;
+  KVCACHE_UNROLL
+  for (int n = 0; n < Rows / 16; ++n) {
+    KVCACHE_UNROLL
+    for (int d = 0; d < HeadDim / 16; ++d) {
+      std::uint32_t b[4];
+      isa::ldmatrix_transposed<4>(warp, b, past(at, n * 16 * row_bytes<HeadDim> + d * 32));
+      KVCACHE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        found |= not_finite<Element>(b[i]);
+      }
+    }
+  }
+  return warp.any(found != 0, all_lanes);
+}
+
+/// Takes out of V what is no finite number, and makes O no number where a weight that is not 0 meets it.
+template <class Element, class W>
+KVCACHE_HOST_DEVICE void set_apart(
+  W& warp, float (&o)[4], std::uint32_t const (&a)[4], std::uint32_t& b_low, std::uint32_t& b_high)
+{
+  constexpr std::uint32_t one = std::is_same_v<Element, half> ? 0x3c00U : 0x3f80U;
+  std::uint32_t seen[4];
+  KVCACHE_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    seen[i] = (((a[i] & 0x7fff7fffU) + 0x7fff7fffU) >> 15 & 0x00010001U) * one;
+  }
+  std::uint32_t const low = not_finite<Element>(b_low) >> 15;
+  std::uint32_t const high = not_finite<Element>(b_high) >> 15;
+  std::uint32_t const odd[2] = {low * one, high * one};
+  b_low &= ~(low * 0xffffU);
+  b_high &= ~(high * 0xffffU);
+  float met[4] = {};
+  isa::mma_m16n8k16<Element>(warp, met, seen, odd);
+  KVCACHE_UNROLL
+  for (int j = 0; j < 4; ++j) {
+    o[j] = met[j] > 0.0F ? __builtin_bit_cast(float, 0x7fc00000U) : o[j];
+  }
+}
+
+/// O += P V. `Apart`: a weight of 0 takes nothing of a V that is no finite number.
+/// **Pre** `values` is shared memory, `Rows` rows, without `Apart` of finite numbers; a sync lies behind their arrival.
+template <class Element, int HeadDim, bool Apart, int Rows, class W>
 KVCACHE_HOST_DEVICE void add_values(W& warp,
                                     RowStates<HeadDim>& state,
                                     Fragments<Rows> const& p,
                                     std::byte const* values)
 {
-  std::int32_t const lane = warp.lane();
-  std::byte const* const at = past(values, lane % 16 * row_bytes<HeadDim> + lane / 16 * 16);
+  std::byte const* const at = lane_of_values<HeadDim>(warp, values);
   KVCACHE_UNROLL
   for (int n = 0; n < Rows / 16; ++n) {
     std::uint32_t a[4];
@@ -223,8 +285,30 @@ KVCACHE_HOST_DEVICE void add_values(W& warp,
     for (int d = 0; d < HeadDim / 16; ++d) {
       std::uint32_t b[4];
       isa::ldmatrix_transposed<4>(warp, b, past(at, n * 16 * row_bytes<HeadDim> + d * 32));
+      if constexpr (Apart) {
+        set_apart<Element>(warp, state.o[2 * d], a, b[0], b[1]);
+        set_apart<Element>(warp, state.o[2 * d + 1], a, b[2], b[3]);
+      }
       multiply_pair<Element>(warp, state.o[2 * d], state.o[2 * d + 1], a, b);
     }
+  }
+}
+
+/// O += P V, with what rounding of P takes off where that shows. `apart`, the same in all lanes, and **Pre** as `add_values`.
+template <class Element, int HeadDim, int Rows, class W>
+KVCACHE_HOST_DEVICE void add_all_values(
+  W& warp, RowStates<HeadDim>& state, Fragments<Rows>& p, std::byte const* values, bool apart)
+{
+  for (bool rest = false;; rest = true) {  // one body for both: ptxas spills with two
+    if (apart) {
+      add_values<Element, HeadDim, true, Rows>(warp, state, p, values);
+    } else {
+      add_values<Element, HeadDim, false, Rows>(warp, state, p, values);
+    }
+    if (rest || !rounding_shows<Element>(warp, state)) {
+      return;
+    }
+    keep_rest<Element, Rows>(p);
   }
 }
 
