@@ -58,6 +58,31 @@ class EitherPolicy {
   {
     std::visit([&](auto& p) { p.restore(span, facts); }, policy_);
   }
+  void on_shrink(kvcache::SpanId span) noexcept
+  {
+    if (auto* const sieve = std::get_if<kvcache::Sieve>(&policy_)) {
+      sieve->on_shrink(span);
+    }
+  }
+  void on_grow(kvcache::SpanId span) noexcept
+  {
+    if (auto* const sieve = std::get_if<kvcache::Sieve>(&policy_)) {
+      sieve->on_grow(span);
+    }
+  }
+  void set_aside(kvcache::SpanId span) noexcept
+  {
+    if (auto* const sieve = std::get_if<kvcache::Sieve>(&policy_)) {
+      sieve->set_aside(span);
+    } else {
+      on_remove(span);
+    }
+  }
+  [[nodiscard]] bool take_back(kvcache::SpanId span) noexcept
+  {
+    auto* const sieve = std::get_if<kvcache::Sieve>(&policy_);
+    return sieve != nullptr && sieve->take_back(span);
+  }
   void on_split(kvcache::SpanId head, kvcache::SpanId tail) noexcept
   {
     std::visit([&](auto& p) { p.on_split(head, tail); }, policy_);

@@ -7,6 +7,7 @@
 #include <kvcache/core/first_room.hpp>
 #include <kvcache/core/ids.hpp>
 #include <kvcache/core/list.hpp>
+#include <kvcache/replace/concept.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -116,7 +117,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   /// last page of a committed span without children; `prepare_take` went before.
   void unpublish(PageId page, Reclaimed& journal) noexcept
   {
-    pop(tree_.span_of(page), 1, zero_page, journal);
+    pop(tree_.span_of(page), 1, zero_page, true, journal);
     ++uses_[page.value];
     allocator_.release(page);
   }
@@ -131,6 +132,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     if (fits(entry, tokens)) {
       (void)detail::memory_sufficed_for([&] {
         this->publish(entry.domain, entry.parent, tokens, std::span(&page, 1), may_grow(entry));
+        take_back(entry, tree_.span_of(page));
       });
     }
     journal.entries_.pop_back();
@@ -176,8 +178,10 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
       n == size ? fenced_.remove(span, n) : fenced_.shrink(span, n);
     } else if (n == size) {
       policy_.on_busy(span);
+    } else if constexpr (TakesBack<Replacement>) {
+      policy_.on_shrink(span);
     }
-    pop(span, n, newer, journal);
+    pop(span, n, newer, !victim, journal);
     evicted_ += n;
     for (PageId const page : std::span(journal.pages_).last(n)) {
       --cached_;
@@ -201,7 +205,7 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
   }
 
   /// **Pre** the journal has room: no resize here allocates.
-  void pop(SpanId span, PageCount n, PageId newer, Reclaimed& journal) noexcept
+  void pop(SpanId span, PageCount n, PageId newer, bool used, Reclaimed& journal) noexcept
   {
     std::size_t const page_at = journal.pages_.size();
     std::size_t const token_at = journal.tokens_.size();
@@ -215,15 +219,29 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
                                                 .parent_use = uses_[popped.parent.value],
                                                 .pages = n,
                                                 .whole_span = popped.removed_span,
+                                                .used = used,
                                                 .newer = newer});
     if (popped.removed_span) {
-      policy_.on_remove(span);
+      if constexpr (TakesBack<Replacement>) {
+        used ? policy_.set_aside(span) : policy_.on_remove(span);
+      } else {
+        policy_.on_remove(span);
+      }
     }
     names_.name(popped.domain);  // the journal does
     names_.remove_pages(popped.domain, n);
     for (PageId const page : std::span(journal.pages_).subspan(page_at)) {
       events_.removed(*this, popped.domain, page);
     }
+  }
+
+  /// The policy has the entry's span again as it was when it left, in use.
+  bool take_back(Reclaimed::Entry const& entry, SpanId span) noexcept
+  {
+    if constexpr (TakesBack<Replacement>) {
+      return entry.used && entry.whole_span && policy_.take_back(span);
+    }
+    return false;
   }
 
   /// The entry's place in the tree is still there and still empty.
@@ -276,11 +294,18 @@ class PageBook : public detail::PageLedger<Allocator, Prefix, Replacement> {
     if (grow_span) {
       if (fenced_.contains(span)) {
         fenced_.grow(span, entry.pages);
+      } else if constexpr (TakesBack<Replacement>) {
+        policy_.on_grow(span);
       }
-    } else if (std::uint32_t const by = fences_.who(pages.front()); by == detail::Fences::nobody) {
-      policy_.restore(span, this->facts(span));
-    } else {
+      return;
+    }
+    bool const taken_back = take_back(entry, span);
+    if (std::uint32_t const by = fences_.who(pages.front()); by != detail::Fences::nobody) {
       fenced_.put(span, by, entry.pages, place_of(span, entry.newer, by));
+    } else if (taken_back) {  // the steps that kept it are over
+      policy_.on_idle(span, this->facts(span));
+    } else {
+      policy_.restore(span, this->facts(span));
     }
   }
   /// No step that came in between keeps one of `pages`, last page first, for longer than the page before it.

@@ -53,6 +53,7 @@ class Reclaimed {
     std::uint32_t parent_use;  // which use of that page it was
     PageCount pages;
     bool whole_span;
+    bool used;     // it was no victim of the policy
     PageId newer;  // of a fenced span: the last page of the one that stood right behind it
   };
   List<Entry> entries_;

@@ -29,6 +29,11 @@
 /// 6. `for_each_oldest_first` visits each candidate once, in an order that depends on the calls alone.
 /// 7. Every call but `reserve` and `for_each_oldest_first` is O(1), `victim` at least amortised.
 ///
+/// A policy may also hear of what it does not decide (`TakesBack`): a span that leaves while it is in use, with a step that
+/// may be dropped, is `set_aside` in place of `on_remove`, and `take_back` undoes that, under a new id, and says whether
+/// it could; where it did, the span may fall idle before those below it. `on_shrink` says that the victim lost its last
+/// pages only, and `on_grow` undoes that. All are undone newest first, together with `restore`.
+///
 /// `tests/conformance/replacement.hpp` tries 1 to 6 on any policy against a naive model.
 
 namespace kvcache::inline v0_1 {
@@ -87,6 +92,15 @@ concept ShowsCandidates = requires(R const& r, SpanId span, void (*visit)(SpanId
   { r.size() } noexcept -> std::same_as<std::uint32_t>;
   r.for_each_oldest_first(visit);
   { r.check_invariants() } -> std::same_as<bool>;
+};
+
+/// Optional: what a dropped step did to spans that were no victims, or stayed, is undone too.
+template <class R>
+concept TakesBack = requires(R& r, SpanId span) {
+  { r.on_shrink(span) } noexcept -> std::same_as<void>;
+  { r.on_grow(span) } noexcept -> std::same_as<void>;
+  { r.set_aside(span) } noexcept -> std::same_as<void>;
+  { r.take_back(span) } noexcept -> std::same_as<bool>;
 };
 
 /// A policy over idle spans of the prefix tree.

@@ -17,9 +17,9 @@
 /// The queue is an array of slots, the spans that may leave now a set of slots in which the hand jumps to the
 /// next; what waits costs it nothing.
 ///
-/// A dropped step restores its victims, newest first. A log notes which marks the hand took and which victims left:
-/// putting one back undoes what came after it. Then the order of what leaves next is exactly what it was, but
-/// where spans were used in between, or the array was packed; there a restored span still leaves first.
+/// A dropped step restores its victims, newest first. A log (`SieveLog`) notes where the hand went, which marks it took and who
+/// left: putting one back undoes that and what came after it. Then the order of what leaves next, now and later, is what it was,
+/// unless the array was packed, or another step took victims in between and keeps them.
 ///
 /// Cost: every call O(1), `victim` amortised (each mark it clears was set by a use); a jump looks at up to 6
 /// words, new slots are packed once in as many arrivals as there are spans. 50 bytes a span.
@@ -30,8 +30,10 @@
 #include <kvcache/core/owned_array.hpp>
 #include <kvcache/core/roles.hpp>
 #include <kvcache/replace/facts.hpp>
+#include <kvcache/replace/sieve_log.hpp>
 #include <kvcache/replace/slot_set.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -43,6 +45,9 @@ namespace kvcache::inline v0_1 {
 /// First in, first out, with a second chance for what was used again; see the file comment.
 /// **Threads** one thread owns it.
 class Sieve {
+  using Log = detail::SieveLog;
+  using Did = detail::SieveDid;
+
  public:
   using role = role::replacement;
   struct Options {};
@@ -57,32 +62,21 @@ class Sieve {
       return true;
     }
     std::uint32_t const grown = spans > capacity_ / 2 * 3 ? spans : capacity_ / 2 * 3;
-    if (grown >= nil / log_per_span) {
+    if (grown >= Log::nowhere / slots_per_span) {
       return false;
     }
     detail::OwnedArray<Entry> entries(new (std::nothrow) Entry[grown]);
     detail::OwnedArray<Slot> slots(new (std::nothrow) Slot[std::size_t{grown} * slots_per_span]);
-    detail::OwnedArray<std::uint32_t> log(new (std::nothrow)
-                                            std::uint32_t[std::size_t{grown} * log_per_span]);
     detail::SlotSet leaves;
-    if (!entries || !slots || !log || !leaves.reserve(grown * slots_per_span)) {
+    if (!entries || !slots || !leaves.reserve(grown * slots_per_span) ||
+        !log_.reserve(grown * slots_per_span)) {
       return false;
     }
-    for (std::uint32_t i = 0; i < capacity_; ++i) {
-      entries[i] = entries_[i];
-    }
-    for (std::uint32_t i = 0; i < end_; ++i) {
-      slots[i] = slots_[i];
-    }
-    std::uint32_t const logged = log_size_;
-    for (std::uint32_t i = logged; i > 0; --i) {
-      log[i - 1] = pop_log();
-    }
+    std::copy_n(entries_.get(), capacity_, entries.get());
+    std::copy_n(slots_.get(), end_, slots.get());
     entries_ = std::move(entries);
     slots_ = std::move(slots);
     leaves_ = std::move(leaves);
-    log_ = std::move(log);
-    log_size_ = log_end_ = logged;
     capacity_ = grown;
     collect_leaves();
     return true;
@@ -108,7 +102,7 @@ class Sieve {
     KVCACHE_EXPECTS(is_candidate(span), "kvcache: on_busy needs a span that is a candidate");
     Entry& entry = entries_[span.value];
     if (entry.slot == hand_ && entry.kids == 0 && !slots_[hand_].marked) {
-      push_log(hand_ * 2 + left);
+      log_.push(hand_, Did::left);
     }
     entry.idle = false;
     --size_;
@@ -138,12 +132,35 @@ class Sieve {
   {
     KVCACHE_EXPECTS(span.value < capacity_ && !is_candidate(span),
                     "kvcache: on_remove needs a span that is no candidate");
-    Entry& entry = entries_[span.value];
-    if (entry.slot != nil) {
-      slots_[entry.slot].span = nil;
+    if (std::uint32_t const at = entries_[span.value].slot; at != nil) {
+      slots_[at].span = nil;
     }
-    entry.slot = nil;
-    entry.hit = false;
+    entries_[span.value].slot = nil;
+    entries_[span.value].hit = false;
+  }
+
+  /// As `on_remove`, of a span that is in use and may be taken back. **Cost** O(1).
+  void set_aside(SpanId span) noexcept
+  {
+    Entry const& entry = entries_[span.value];
+    bool const marked = entry.slot == nil ? entry.hit : slots_[entry.slot].marked;
+    log_.push(entry.slot == nil ? Log::nowhere : entry.slot,
+              marked ? Did::aside_marked : Did::aside);
+    on_remove(span);
+  }
+  /// Undoes the latest `set_aside`: the span is in use again, perhaps under another id, in its place and with its mark. False:
+  /// nothing is known of it. **Cost** amortised O(1).
+  [[nodiscard]] bool take_back(SpanId span) noexcept
+  {
+    Log::Entry const was = log_.undo_to(Did::aside, Did::aside_marked, give_mark());
+    bool const marked = was.did == Did::aside_marked;
+    if (was.slot >= Log::nowhere) {
+      entries_[span.value].hit = marked;
+    } else if (slots_[was.slot].span == nil) {
+      slots_[was.slot] = Slot{.span = span.value, .marked = marked};
+      entries_[span.value].slot = was.slot;
+    }
+    return was.slot != nil;
   }
 
   /// The first candidate from the hand on that has no mark and no candidate below it, or nothing.
@@ -154,9 +171,10 @@ class Sieve {
     if (at == nil) {
       return std::nullopt;
     }
+    log_.push_once(hand_, Did::moved);
     while (slots_[at].marked) {
       slots_[at].marked = false;
-      push_log(at * 2 + cleared);
+      log_.push(at, Did::cleared);
       at = next_leaf(at + 1);
     }
     hand_ = at;
@@ -180,11 +198,22 @@ class Sieve {
         entry.slot = at;
       }
     } else if (std::uint32_t const at = undo_to_victim(); at != nil && at != entry.slot) {
-      push_log(at * 2 + left);  // it was used for a while before others left, which stay away
+      log_.push(at, Did::left);  // it was used for a while before others left, which stay away
     }
-    hand_ = entry.slot;
-    slots_[hand_].marked = false;
+    slots_[entry.slot].marked = false;
     become_candidate(span.value, facts.parent.value);
+    hand_ = log_.undo_sweep(entry.slot, give_mark());
+  }
+
+  /// The victim `span` lost its last pages, and stays. **Pre** `victim` named it. **Cost** O(1).
+  void on_shrink(SpanId span) noexcept { log_.push(entries_[span.value].slot, Did::kept); }
+  /// Undoes the latest `on_shrink`, which was of `span`, and the `victim` before it. **Cost** amortised O(1).
+  void on_grow(SpanId span) noexcept
+  {
+    std::uint32_t const at = log_.undo_to(Did::kept, Did::kept, give_mark()).slot;
+    if (at == entries_[span.value].slot && is_candidate(span)) {
+      hand_ = log_.undo_sweep(at, give_mark());
+    }
   }
 
   /// The new span `head` was cut off the front of `tail`, and has its mark; if `tail` is a candidate, so is `head`.
@@ -272,10 +301,6 @@ class Sieve {
 
  private:
   static constexpr std::uint32_t slots_per_span = 2;
-  static constexpr std::uint32_t log_per_span = 4;
-  static constexpr std::uint32_t cleared = 0;  // of a slot, in the log: the hand took its mark
-  static constexpr std::uint32_t left =
-    1;  // its span was the next victim, and left or came into use
 
   struct Entry {
     std::uint32_t slot =
@@ -289,6 +314,11 @@ class Sieve {
     std::uint32_t span = nil;  // nil: it left
     bool marked = false;
   };
+  struct GiveMark {  // that the hand took
+    Slot* slots;
+    void operator()(std::uint32_t at) const noexcept { slots[at].marked = true; }
+  };
+  [[nodiscard]] GiveMark give_mark() const noexcept { return {slots_.get()}; }
 
   /// The first slot from `at` on, and round, whose span may leave now.
   [[nodiscard]] std::uint32_t next_leaf(std::uint32_t at) const noexcept
@@ -299,31 +329,9 @@ class Sieve {
     std::uint32_t const ahead = leaves_.next(at);
     return ahead != nil ? ahead : leaves_.next(0);
   }
-  /// A full log forgets its oldest entry; it holds more than one step can do to all spans.
-  void push_log(std::uint32_t entry) noexcept
-  {
-    std::uint32_t const room = capacity_ * log_per_span;
-    log_[log_end_] = entry;
-    log_end_ = log_end_ + 1 == room ? 0 : log_end_ + 1;
-    log_size_ += log_size_ < room ? 1U : 0U;
-  }
-  std::uint32_t pop_log() noexcept
-  {
-    log_end_ = (log_end_ == 0 ? capacity_ * log_per_span : log_end_) - 1;
-    --log_size_;
-    return log_[log_end_];
-  }
-  /// Gives back the marks that were taken since the latest victim left, and takes it off the log: its slot, or nil.
   std::uint32_t undo_to_victim() noexcept
   {
-    while (log_size_ > 0) {
-      std::uint32_t const entry = pop_log();
-      if (entry % 2 == left) {
-        return entry / 2;
-      }
-      slots_[entry / 2].marked = true;
-    }
-    return nil;
+    return log_.undo_to(Did::left, Did::left, give_mark()).slot;
   }
 
   /// Gives `span` the newest place.
@@ -364,7 +372,7 @@ class Sieve {
     }
     hand_ = hand == nil ? to : hand;
     end_ = to;
-    log_size_ = 0;
+    log_.clear();
     leaves_.clear();
     collect_leaves();
   }
@@ -378,12 +386,10 @@ class Sieve {
     }
   }
 
-  detail::OwnedArray<Entry> entries_;      // by span id
-  detail::OwnedArray<Slot> slots_;         // the queue, oldest first
-  detail::SlotSet leaves_;                 // slots of candidates without candidates below them
-  detail::OwnedArray<std::uint32_t> log_;  // a ring of slot * 2 + what happened there
-  std::uint32_t log_end_ = 0;
-  std::uint32_t log_size_ = 0;
+  detail::OwnedArray<Entry> entries_;  // by span id
+  detail::OwnedArray<Slot> slots_;     // the queue, oldest first
+  detail::SlotSet leaves_;             // slots of candidates without candidates below them
+  detail::SieveLog log_;
   std::uint32_t capacity_ = 0;  // of entries_
   std::uint32_t end_ = 0;       // slots in use, empty ones between them included
   std::uint32_t hand_ = 0;      // where the search begins
