@@ -115,21 +115,6 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     }
   }
 
-  /// Pages of the match that nobody uses: taking them makes fewer pages evictable. **Cost** O(spans).
-  [[nodiscard]] PageCount idle_pages(Match const& match) const noexcept
-  {
-    SpanId span = match.span;
-    PageCount pages = match.span_pages;
-    PageCount idle = 0;
-    while (span.value != nil) {
-      bool const unused = book.allocator().count(book.tree().last_page(span)) == 1;
-      idle += unused ? pages : 0;
-      span = book.tree().parent(span);
-      pages = span.value != nil ? book.tree().size(span) : 0;
-    }
-    return idle;
-  }
-
   /// Fills the table of a sequence of `tokens` tokens from a match; the counts are the caller's.
   /// **Errors** `std::bad_alloc`; the table may be filled in part.
   void attach(SequenceState& s, std::size_t tokens, Match const& match)
