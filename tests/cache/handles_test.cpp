@@ -170,8 +170,11 @@ TEST_CASE("KVCache: handles of a cache that was moved over know when it is gone"
     a = std::move(b);
     CHECK(second.length() == 2);
   }
+  Cache c = make_cache(8);  // perhaps where the other one was
+  Sequence const third = prefilled(c, {1, 2, 3});
   CHECK(first.length() == 0);  // its cache is gone
   CHECK(second.length() == 2);
+  CHECK(third.length() == 3);
   CHECK(a.stats().sequences == 1);
   CHECK(a.check_invariants());
 }

@@ -295,3 +295,114 @@ TEST_CASE("Fences: of a fenced span that is cut in two no part leaves before the
   REQUIRE(p.close(open(p, numbers(1, 9))));  // two pages
   check_sound(p);
 }
+
+TEST_CASE("Fences: a page that steps of two streams read is written by neither, nor by a third",
+          "[control]")
+{
+  Plane p = make_plane(16);
+  SequenceId const x = open(p, numbers(1, 8));
+  p.forget(Domain{});  // its pages are in no tree
+  append(p, x, numbers(1, 8));
+  SequenceId const w = fork(p, x);
+  SequenceId const y = fork(p, x);
+  REQUIRE(*p.truncate(y, 5) == 5);
+  PageId const shared = p.table(y)[1];
+  fly(p, x, {9}, other_stream);  // read rows 0 to 7
+  fly(p, w, {9}, StreamId{2});
+  REQUIRE(p.close(x));
+  REQUIRE(p.close(w));
+  REQUIRE(p.holders(shared) == 1);
+
+  StepId const writer = fly(p, y, {9});
+
+  CHECK(p.table(y)[1] != shared);
+  CHECK(p.plan(writer).copies.size() == 1);
+  check_sound(p);
+}
+
+TEST_CASE("Fences: a page that was evicted comes back only from the top of those that wait",
+          "[control]")
+{
+  Plane p = make_plane(6);
+  SequenceId const x = prefilled(p, numbers(1, 8));
+  SequenceId const v = prefilled(p, {50});
+  StepId const one = begin(p);
+  add(p, one, x, {9});
+  add(p, one, v, {51});
+  REQUIRE(p.submit(one));
+  REQUIRE(p.close(x));  // two pages are cached and fenced, one waits
+  SequenceId const y = open(p, numbers(100, 115));
+  StepId const step = begin(p);
+  add(p, step, y, numbers(100, 115));  // two were free, one waited, one is evicted
+  REQUIRE(p.stats().cached == 1);
+  REQUIRE(p.close(y));  // the step keeps all four
+  REQUIRE(p.close(v));  // its page waits
+  REQUIRE(p.drop(step));
+  CHECK(p.stats().cached == 1);
+  check_sound(p);
+}
+
+TEST_CASE("Fences: what a dropped step let go of is fenced with the pages before it", "[control]")
+{
+  Plane p = make_plane(16);
+  SequenceId const w = prefilled(p, {50});
+  SequenceId const s = prefilled(p, numbers(1, 8));
+  fly(p, w, {51});
+  StepId const step = begin(p);
+  add(p, step, s, {9});
+  REQUIRE(*p.truncate(s, 4) == 4);  // the step keeps the second page
+  REQUIRE(p.drop(step));            // and step one may read it, as far as anybody knows
+  REQUIRE(p.close(s));              // which no step of its own binds any more
+  check_sound(p);
+}
+
+TEST_CASE("Fences: pages of another stream's steps take nothing from what a stream can evict",
+          "[control]")
+{
+  Plane p = make_plane(6);
+  cache_only(p, numbers(1, 8));
+  SequenceId const z = open_on(p, {1, 2, 3, 4, 5, 6, 99}, other_stream);
+  fly(p, z, {99}, other_stream);  // copies the second page, and holds it
+  REQUIRE(p.close(z));            // the first one is idle, and fenced
+  cache_only(p, numbers(20, 23));
+  SequenceId const y = open(p, numbers(100, 111));
+  StepId const step = begin(p);
+  auto const refused = p.add(step, y, {.tokens = numbers(100, 115)});  // a page more than there is
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().evictable == 1);
+  add(p, step, y, numbers(100, 111));  // two are free
+  check_sound(p);
+}
+
+TEST_CASE("Step: a sequence that came back from another stream takes no second chunk in it",
+          "[control]")
+{
+  Plane p = make_plane(32);
+  SequenceId const s = prefilled(p, numbers(1, 9));
+  p.forget(Domain{});
+  SequenceId const b = open(p, numbers(1, 9));
+  fly(p, b, numbers(1, 9));  // its pages are pending
+  StepId const step = begin(p);
+  add(p, step, s, {10});
+  REQUIRE(p.suspend(s));
+  REQUIRE(p.resume(s, other_stream));
+  REQUIRE(p.info(s)->length == 0);
+  REQUIRE(p.commit(fly(p, s, numbers(1, 9), other_stream)));
+  REQUIRE(p.suspend(s));
+  REQUIRE(p.resume(s));
+  REQUIRE(p.info(s)->length == 8);  // of this stream again
+  CHECK_FALSE(p.add(step, s, {.tokens = Tokens{9}}));
+  check_sound(p);
+}
+
+TEST_CASE("Copies: a chunk behind a draft copies the page in which its rows begin if none is kept",
+          "[control]")
+{
+  Plane p = make_plane(16);
+  SequenceId const s = prefilled(p, {1, 2});
+  fly(p, s, {3, 4, 5, 6}, {}, true);  // ends in the second page
+  fork(p, s);                         // has the first one, too
+  StepId const step = fly(p, s, {7});
+  CHECK(p.plan(step).copies.size() == 1);
+  check_sound(p);
+}

@@ -35,7 +35,7 @@ TESTS = {
     "pool": ["pool", "device", "cache", "fuzz"],
     "prefix": ["prefix", "control"],
     "replace": ["replace", "prefix", "control"],
-    "view": ["view", "device", "simt"],
+    "view": ["view", "interop", "device", "simt"],
 }
 WITH_MODELS = {"alloc", "cache", "control", "pool", "prefix", "replace"}
 SECONDS = 900  # of one test program; a loop without end is killed

@@ -194,9 +194,6 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     if (Error const error = detail::check(outcomes, *t, options()); error.why != Why::ok) {
       return error;
     }
-    if (!detail::memory_sufficed_for([&] { reserve_names(*t, outcomes); })) {
-      return detail::no_memory(t->tokens.size());
-    }
     retire(*t, {.each = outcomes, .accepted = {}});
     return Done{};
   }
@@ -329,17 +326,6 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
     for (StepState* t = state_.oldest_submitted(stream); t != nullptr && t->doomed;
          t = state_.oldest_submitted(stream)) {
       state_.fail(*t);
-    }
-  }
-  /// Room for names that come only now; those of named chunks were reserved by `add`.
-  void reserve_names(StepState& t, std::span<Outcome const> outcomes)
-  {
-    for (std::size_t i = 0; t.counted && i < outcomes.size(); ++i) {
-      detail::ChunkState const& c = t.chunks[i];
-      if (c.counts() && !c.named) {
-        auto& tokens = state_.sequences[c.sequence.slot].tokens;
-        tokens.reserve_grown(tokens.size() + outcomes[i].tokens.size());
-      }
     }
   }
   /// The tokens lie in the sequence's own array, as drafts looked up in its text may: it moves when it grows.

@@ -125,20 +125,12 @@ struct ControlState {
   {
     return std::span(steps).subspan(std::size_t{stream.value} * steps_per_stream, steps_per_stream);
   }
-  /// The oldest and the newest submitted step of `stream`, or null.
+  /// The oldest submitted step of `stream`, or null: beside one that is being built there is no other.
   [[nodiscard]] StepState* oldest_submitted(StreamId stream) noexcept
   {
     StepState* found = nullptr;
     for (StepState& t : steps_of(stream)) {
       found = t.stage == Stage::submitted && (found == nullptr || t.id < found->id) ? &t : found;
-    }
-    return found;
-  }
-  [[nodiscard]] StepState* newest_submitted(StreamId stream) noexcept
-  {
-    StepState* found = nullptr;
-    for (StepState& t : steps_of(stream)) {
-      found = t.stage == Stage::submitted && (found == nullptr || found->id < t.id) ? &t : found;
     }
     return found;
   }

@@ -96,7 +96,7 @@ struct CopyMoves : TableMoves<Allocator, Prefix, Replacement> {
   void fence_before(StepState const& t, PageId page) noexcept
   {
     if (StepState const* const reader =
-          t.stage == Stage::submitted ? &t : this->newest_submitted(t.stream)) {
+          t.stage == Stage::submitted ? &t : this->oldest_submitted(t.stream)) {
       book.fence(page, t.stream, reader->id);
     }
   }

@@ -99,7 +99,6 @@ struct DecodeMoves : AddMoves<Allocator, Prefix, Replacement> {
     s.last_added = t.id;
     s.bound_until = t.id;
     t.planned_tokens += static_cast<std::size_t>(c.tokens);
-    t.counted = t.counted || !c.named;
   }
 
  private:

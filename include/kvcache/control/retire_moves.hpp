@@ -112,8 +112,8 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
     for (std::size_t i = t.chunks.size(); i-- > 0;) {
       this->undo(t, t.chunks[i]);
     }
-    StepState* const newest = this->newest_submitted(t.stream);
-    StepId const before = newest != nullptr ? newest->id : StepId{};
+    StepState* const last = this->oldest_submitted(t.stream);
+    StepId const before = last != nullptr ? last->id : StepId{};
     for (std::size_t k = t.chunks.empty() ? 0 : this->open_slots.size(); k-- > 0;) {
       SequenceState& s = this->sequences[this->open_slots[k]];
       if (s.bound_until ==
@@ -122,8 +122,8 @@ struct RetireMoves : DecodeMoves<Allocator, Prefix, Replacement> {
       }
     }
     free_orphans(t, before);
-    if (newest != nullptr) {        // its kernels may read the table rows
-      newest->rows.append(t.rows);  // within the reserve of all rows
+    if (last != nullptr) {        // its kernels may read the table rows
+      last->rows.append(t.rows);  // within the reserve of all rows
       t.rows.clear();
     }
     retire(t);

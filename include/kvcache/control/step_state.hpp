@@ -79,7 +79,6 @@ struct StepState {
   Stage stage = Stage::none;
   bool attach = false;    // see `StepOptions`
   bool doomed = false;    // it fails as soon as the steps before it have retired
-  bool counted = false;   // some of its chunks were planned by count
   bool orphaned = false;  // some of its chunks lost their sequence
   List<ChunkState> chunks;
   std::size_t planned_tokens = 0;
@@ -118,7 +117,6 @@ struct StepState {
   {
     stage = Stage::none;
     doomed = false;
-    counted = false;
     orphaned = false;
     chunks.clear();
     planned_tokens = 0;

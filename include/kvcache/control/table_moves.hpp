@@ -346,9 +346,6 @@ struct TableMoves : ControlState<Allocator, Prefix, Replacement> {
     while (s.indexed < whole && !waits) {
       std::size_t const i = s.indexed;
       PageId const parent = i == 0 ? zero_page : s.table[i - 1];
-      if (parent != zero_page && book.pending(parent)) {
-        return;
-      }
       std::size_t n = 1;
       while (i + n < whole && book.same_holders(s.table[i], s.table[i + n])) {
         ++n;
