@@ -350,9 +350,9 @@ TEST_CASE("Fences: what a dropped step let go of is fenced with the pages before
   fly(p, w, {51});
   StepId const step = begin(p);
   add(p, step, s, {9});
-  REQUIRE(*p.truncate(s, 4) == 4);  // the step keeps the second page
-  REQUIRE(p.drop(step));            // and step one may read it, as far as anybody knows
-  REQUIRE(p.close(s));              // which no step of its own binds any more
+  REQUIRE(p.close(fork(p, s)));  // the step keeps both pages for it
+  REQUIRE(p.drop(step));         // and the step before may read them, as far as anybody knows
+  REQUIRE(p.close(s));           // which no step binds any more
   check_sound(p);
 }
 
@@ -364,13 +364,15 @@ TEST_CASE("Fences: pages of another stream's steps take nothing from what a stre
   SequenceId const z = open_on(p, {1, 2, 3, 4, 5, 6, 99}, other_stream);
   fly(p, z, {99}, other_stream);  // copies the second page, and holds it
   REQUIRE(p.close(z));            // the first one is idle, and fenced
-  cache_only(p, numbers(20, 23));
-  SequenceId const y = open(p, numbers(100, 111));
+  SequenceId const v = prefilled(p, numbers(20, 23));
+  fly(p, v, {24});
+  REQUIRE(p.close(v));  // one page is cached, one waits: both for this stream
+  SequenceId const y = open(p, numbers(100, 115));
   StepId const step = begin(p);
   auto const refused = p.add(step, y, {.tokens = numbers(100, 115)});  // a page more than there is
   REQUIRE_FALSE(refused);
   CHECK(refused.error().evictable == 1);
-  add(p, step, y, numbers(100, 111));  // two are free
+  add(p, step, y, numbers(100, 111));  // one is free
   check_sound(p);
 }
 
@@ -399,9 +401,14 @@ TEST_CASE("Copies: a chunk behind a draft copies the page in which its rows begi
           "[control]")
 {
   Plane p = make_plane(16);
+  SequenceId const w = prefilled(p, {50});
+  StepId const one = fly(p, w, {51});
+  StepId const two = fly(p, w, {52});  // both objects of steps have room from now on
+  REQUIRE(p.commit(one));
+  REQUIRE(p.commit(two));
   SequenceId const s = prefilled(p, {1, 2});
-  fly(p, s, {3, 4, 5, 6}, {}, true);  // ends in the second page
-  fork(p, s);                         // has the first one, too
+  fly(p, s, {3, 4, 5}, {}, true);  // ends in the second page
+  fork(p, s);                      // has the first one, too
   StepId const step = fly(p, s, {7});
   CHECK(p.plan(step).copies.size() == 1);
   check_sound(p);
