@@ -232,8 +232,8 @@ template <class Element, int HeadDim, int Rows, class W>
       std::uint32_t b[4];
       isa::ldmatrix_transposed<4>(warp, b, past(at, n * 16 * row_bytes<HeadDim> + d * 32));
       KVCACHE_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        found |= not_finite<Element>(b[i]);
+      for (std::uint32_t const pair : b) {
+        found |= not_finite<Element>(pair);
       }
     }
   }
