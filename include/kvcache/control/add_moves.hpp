@@ -116,8 +116,8 @@ struct AddMoves : CopyMoves<Allocator, Prefix, Replacement> {
         book.share(c.copy_source);
         book.release(before);
       } else if (this->touching(s) != nullptr) {
-        this->fence_before(t,
-                           before);  // chunks that were cut off may read more of it than is copied
+        // Chunks that were cut off may read more of it than is copied.
+        this->fence_before(t, before);
       }
       book.keep_for_step(c.copy_source);
       book.step_uses().set_writer({&c.copy_target, 1}, this->next_chunk_of(t));

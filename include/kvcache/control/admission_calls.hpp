@@ -220,7 +220,9 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
                                     StreamId stream) const noexcept
   {
     state_.settle_match(match, stream);
-    detail::Claim const claim = detail::claim_of(state_, match, stream);
+    List<bool> stuck;
+    PageCount const available = state_.ready(stream) + state_.evictable(stream, stuck);
+    detail::Claim const claim = detail::claim_of(state_, match, stream, stuck);
     auto const found = static_cast<std::size_t>(match.rows(options().page_tokens));
     auto const pages = [&](std::size_t rows) {  // a part page is copied once rows are added to it
       auto const whole = static_cast<PageCount>(match.full_pages);
@@ -228,10 +230,7 @@ class AdmissionCalls : public SequenceCalls<Allocator, Prefix, Replacement> {
     };
     std::size_t const grown =
       max_tokens > static_cast<Index>(tokens) ? static_cast<std::size_t>(max_tokens) : tokens;
-    Admission a{.prompt = pages(tokens),
-                .full = pages(grown),
-                .available = state_.book.num_free() + state_.book.fences().num_waiting(stream) +
-                             state_.evictable(stream)};
+    Admission a{.prompt = pages(tokens), .full = pages(grown), .available = available};
     bool runs = false;
     for (std::uint32_t const slot : state_.open_slots) {
       detail::SequenceState const& s = state_.sequences[slot];

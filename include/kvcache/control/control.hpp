@@ -339,15 +339,15 @@ class Control : public AdmissionCalls<Allocator, Prefix, Replacement> {
   [[nodiscard]] Shortage shortage(PageCount need, StreamId stream) noexcept
   {
     state_.stats.shortages += 1;
-    PageCount const waiting = state_.book.fences().num_waiting(stream);
     PageCount const evictable = state_.evictable(stream);
     PageCount const kept =
       state_.book.num_cached() - evictable;  // steps read them, or write behind
-    return {.why = Why::no_pages,
-            .need = need,
-            .free = state_.book.num_free() + waiting,
-            .evictable = evictable,
-            .fenced = detail::fenced_pages(state_) - waiting + kept};
+    return {
+      .why = Why::no_pages,
+      .need = need,
+      .free = state_.ready(stream),
+      .evictable = evictable,
+      .fenced = detail::fenced_pages(state_) - state_.book.fences().num_waiting(stream) + kept};
   }
   [[nodiscard]] static Shortage refused(Error const& error) noexcept
   {

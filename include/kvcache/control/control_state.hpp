@@ -171,14 +171,15 @@ struct ControlState {
   {
     return s.num_flights == 0 ? s.length() : chunk_of(s.flights[s.num_flights - 1]).end();
   }
+  /// Pages that a step of `stream` can have without evicting: free ones, and those that wait for its own steps.
+  [[nodiscard]] PageCount ready(StreamId stream) const noexcept
+  {
+    return book.num_free() + book.fences().num_waiting(stream);
+  }
   /// Cached pages that a step of `stream` could have evicted now: all but what steps of other streams may still read, and what
   /// hangs above a page that a step holds. **Cost** O(1), and O(pages that steps hold) while cached pages are fenced for them.
-  [[nodiscard]] PageCount evictable(StreamId stream) const noexcept
-  {
-    List<bool> use;  // const calls may run beside each other
-    return evictable(stream, use);
-  }
   [[nodiscard]] PageCount evictable(StreamId stream) noexcept { return evictable(stream, stuck); }
+  /// As above, with notes in `use`, as const calls may run beside each other: which spans of the stream's stay.
   [[nodiscard]] PageCount evictable(StreamId stream, List<bool>& use) const noexcept
   {
     FencedSpans const& fenced = book.fenced();
@@ -193,9 +194,9 @@ struct ControlState {
   /// There are so many pages for a step of `stream`, if cached ones are evicted.
   [[nodiscard]] bool suffices(PageCount wanted, StreamId stream) noexcept
   {
-    PageCount const ready = book.num_free() + book.fences().num_waiting(stream);
-    return wanted <= ready || wanted - ready <= book.num_cached() - book.fenced().pages() ||
-           wanted - ready <= evictable(stream);
+    PageCount const had = ready(stream);
+    return wanted <= had || wanted - had <= book.num_cached() - book.fenced().pages() ||
+           wanted - had <= evictable(stream);
   }
   /// The page that the chunk copies is the tree's and its sequence's alone, and may leave the index instead.
   [[nodiscard]] bool may_unpublish(SequenceState const& s,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <kvcache/control/evictable.hpp>
+#include <kvcache/control/fenced_spans.hpp>
 #include <kvcache/control/sequence_state.hpp>
 #include <kvcache/control/step_state.hpp>
 #include <kvcache/core/check.hpp>
@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 /// \file Pages that the sequences which run may yet take for copies of part pages, and what a request takes from those that could
 /// be evicted.
@@ -81,8 +80,9 @@ template <class State>
   }
   struct Readers {
     std::uint32_t writers, copying;
-    Index copied, planned,
-      fewest;  // the most rows that are copied, that a writer may have; the fewest that one has
+    Index copied;   // the most rows that are
+    Index planned;  // the most that a writer may have
+    Index fewest;   // the fewest that one has
   };
   (void)memory_sufficed_for([&] {
     ZeroArray<Readers> readers(std::size_t{state.options.pages} + 1);
@@ -117,18 +117,16 @@ struct Claim {
   PageCount part = 0;  ///< 1 if the part page is one
 };
 
-/// **Cost** O(spans), and O(pages that steps hold) while cached pages are fenced for them.
+/// `stuck` is what `evictable` of the stream noted. **Cost** O(spans).
 template <class State>
-[[nodiscard]] Claim claim_of(State const& state, Match const& match, StreamId stream) noexcept
+[[nodiscard]] Claim claim_of(State const& state,
+                             Match const& match,
+                             StreamId stream,
+                             List<bool> const& stuck) noexcept
 {
   auto const& book = state.book;
   auto const& tree = book.tree();
   FencedSpans const& fenced = book.fenced();
-  List<bool> stuck;
-  if (fenced.pages(stream.value) != 0) {
-    (void)memory_sufficed_for(
-      [&] { (void)count_stuck(tree, fenced, std::span(state.steps), stream, stuck); });
-  }
   auto const leaves = [&](SpanId span) {
     bool const stays = fenced.contains(span) && (fenced.list_of(span) != stream.value ||
                                                  (span.value < stuck.size() && stuck[span.value]));
