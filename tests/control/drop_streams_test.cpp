@@ -11,6 +11,7 @@
 
 #include "support/cases.hpp"
 #include "support/plane.hpp"
+#include "support/plane_pair.hpp"
 #include "support/random.hpp"
 
 namespace {
@@ -19,16 +20,18 @@ using namespace kvcache;
 using namespace kvcache_test;
 
 template <class Policy>
-class Pair {
- public:
+class DroppedPair : PlanePair<Control<PageAllocator, RadixTree, Policy>> {
   using P = Control<PageAllocator, RadixTree, Policy>;
+  using Base = PlanePair<P>;
+  using Base::commit;
+  using Base::open_ids;
+  using Base::planes;
 
-  explicit Pair(std::uint64_t seed) : random_(seed)
+ public:
+  explicit DroppedPair(std::uint64_t seed)
+      : Base({.pages = 24, .page_tokens = 4, .max_sequences = 16, .max_step_tokens = 256}),
+        random_(seed)
   {
-    ControlOptions const options{
-      .pages = 24, .page_tokens = 4, .max_sequences = 16, .max_step_tokens = 256};
-    planes_.push_back(make_plane<P>(options));
-    planes_.push_back(make_plane<P>(options));
   }
 
   /// One random call, or a few that end with a dropped step.
@@ -37,10 +40,10 @@ class Pair {
     StreamId const stream{random_.below(2)};
     switch (random_.below(4)) {
       case 0:
-        compute(stream);
+        this->compute(stream, random_);
         break;
       case 1:
-        leave_in_flight(stream);
+        this->leave_in_flight(stream);
         break;
       case 2:
         commit(stream);
@@ -52,26 +55,26 @@ class Pair {
   /// The same texts are cached, and as many left.
   [[nodiscard]] bool alike() const
   {
-    return cached(planes_[0]) == cached(planes_[1]) &&
-           planes_[0].stats().evicted_pages == planes_[1].stats().evicted_pages &&
-           planes_[1].check_invariants();
+    return cached(planes[0]) == cached(planes[1]) &&
+           planes[0].stats().evicted_pages == planes[1].stats().evicted_pages &&
+           planes[1].check_invariants();
   }
   /// Everything that is cached leaves page by page, in the same order.
   [[nodiscard]] bool drain()
   {
     for (std::uint32_t s = 0; s < 2; ++s) {
       commit(StreamId{s});
-      for (SequenceId const id : open_[s]) {
-        REQUIRE(planes_[0].close(id));
-        REQUIRE(planes_[1].close(id));
+      for (SequenceId const id : open_ids[s]) {
+        REQUIRE(planes[0].close(id));
+        REQUIRE(planes[1].close(id));
       }
     }
     SequenceId eater{};
-    for (P& p : planes_) {
+    for (P& p : planes) {
       eater = open(p, {5});
     }
-    while (planes_[0].stats().free + planes_[0].stats().cached > 0 && alike()) {
-      for (P& p : planes_) {
+    while (planes[0].stats().free + planes[0].stats().cached > 0 && alike()) {
+      for (P& p : planes) {
         StepId const step = begin(p);
         REQUIRE(p.add(step, eater, {.count = 4}));
         REQUIRE(p.submit(step));
@@ -84,63 +87,6 @@ class Pair {
   [[nodiscard]] std::uint64_t dropped_evictions() const { return evicted_; }
 
  private:
-  /// A text of one, two or three pages is opened and computed.
-  void compute(StreamId stream)
-  {
-    auto& ids = open_[stream.value];
-    if (flights_[stream.value].value != 0 || ids.size() == 3) {
-      return;
-    }
-    Token const name = static_cast<Token>(random_.below(9)) * 100;
-    Tokens const text = numbers(name, name + static_cast<Token>(4 * random_.between(1, 3)));
-    SequenceId id{};
-    bool took = true;
-    for (P& p : planes_) {
-      id = *p.open({.tokens = text, .stream = stream});
-      StepId const step = *p.begin(stream);
-      Tokens const rest(text.begin() + p.info(id)->length, text.end());
-      took = p.add(step, id, {.tokens = rest}).has_value();
-      if (took) {
-        REQUIRE(p.submit(step));
-        REQUIRE(p.commit(step));
-      } else {
-        REQUIRE(p.drop(step));
-        REQUIRE(p.close(id));
-      }
-    }
-    if (took) {
-      ids.push_back(id);
-    }
-  }
-  /// What is open gets a step, and leaves: its pages are fenced.
-  void leave_in_flight(StreamId stream)
-  {
-    auto& ids = open_[stream.value];
-    if (flights_[stream.value].value != 0 || ids.empty()) {
-      return;
-    }
-    for (P& p : planes_) {
-      StepId const step = *p.begin(stream);
-      for (SequenceId const id : ids) {
-        (void)p.add(step, id, {.tokens = Tokens{7}});
-      }
-      REQUIRE(p.submit(step));
-      flights_[stream.value] = step;
-      for (SequenceId const id : ids) {
-        REQUIRE(p.close(id));
-      }
-    }
-    ids.clear();
-  }
-  void commit(StreamId stream)
-  {
-    for (P& p : planes_) {
-      if (flights_[stream.value].value != 0) {
-        REQUIRE(p.commit(flights_[stream.value]));
-      }
-    }
-    flights_[stream.value] = {};
-  }
   /// A step of two chunks is dropped; perhaps one of the other stream, that began later, is too, or the other stream's step in
   /// flight ends meanwhile.
   void drop(StreamId stream)
@@ -154,26 +100,26 @@ class Pair {
     }
     StepId steps[2];
     SequenceId ids[3];
-    for (P& p : planes_) {
+    for (P& p : planes) {
       for (int i = 0; i < 3; ++i) {
         ids[i] = *p.open({.tokens = Tokens{9}, .stream = i < 2 ? stream : other});
       }
       steps[0] = *p.begin(stream);
     }
-    std::uint64_t const before = planes_[1].stats().evicted_pages;
-    (void)planes_[1].add(steps[0], ids[0], {.tokens = texts[0]});
-    (void)planes_[1].add(steps[0], ids[1], {.tokens = texts[1]});
+    std::uint64_t const before = planes[1].stats().evicted_pages;
+    (void)planes[1].add(steps[0], ids[0], {.tokens = texts[0]});
+    (void)planes[1].add(steps[0], ids[1], {.tokens = texts[1]});
     if (ends) {
       commit(other);
     }
-    for (P& p : planes_) {
+    for (P& p : planes) {
       steps[1] = *p.begin(other);
     }
     if (both) {
-      (void)planes_[1].add(steps[1], ids[2], {.tokens = texts[2]});
+      (void)planes[1].add(steps[1], ids[2], {.tokens = texts[2]});
     }
-    evicted_ += planes_[1].stats().evicted_pages - before;
-    for (P& p : planes_) {
+    evicted_ += planes[1].stats().evicted_pages - before;
+    for (P& p : planes) {
       REQUIRE(p.drop(steps[1]));
       REQUIRE(p.drop(steps[0]));
       for (SequenceId const id : ids) {
@@ -196,9 +142,6 @@ class Pair {
   }
 
   Random random_;
-  std::vector<P> planes_;
-  std::vector<SequenceId> open_[2];  // by stream
-  StepId flights_[2]{};
   std::uint64_t evicted_ = 0;
 };
 
@@ -208,7 +151,7 @@ void check_seeds(std::uint64_t seeds)
   std::uint64_t evicted = 0;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     CAPTURE(seed);
-    Pair<Policy> pair(seed);
+    DroppedPair<Policy> pair(seed);
     for (int round = 0; round < 200; ++round) {
       CAPTURE(round);
       pair.act();

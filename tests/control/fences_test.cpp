@@ -19,6 +19,27 @@ SequenceId open_on(Plane& p, Tokens const& prompt, StreamId stream)
 
 constexpr StreamId other_stream{1};
 
+/// A sequence that has computed `prompt`, and whose pages are in no tree: it publishes no more.
+SequenceId unindexed(Plane& p, Tokens const& prompt)
+{
+  SequenceId const id = open(p, prompt);
+  p.forget(Domain{});
+  append(p, id, prompt);
+  return id;
+}
+
+/// `step` makes a copy of a cached page, and one for a fork of who got it; both are closed.
+void leave_copies(Plane& p, StepId step)
+{
+  SequenceId const z = open(p, {1, 2, 3, 4, 5, 6, 99});  // two rows of the second page
+  REQUIRE(p.info(z)->length == 6);
+  add(p, step, z, {99});  // copies it
+  SequenceId const f = fork(p, z);
+  add_draft(p, step, f, {100});  // a copy of the copy is one of the page
+  REQUIRE(p.close(f));
+  REQUIRE(p.close(z));
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -26,9 +47,7 @@ TEST_CASE(
   "[control]")
 {
   Plane p = make_plane(16);
-  SequenceId const x = open(p, numbers(1, 8));
-  p.forget(Domain{});  // x keeps its rows and publishes no more: its pages are in no tree
-  append(p, x, numbers(1, 8));
+  SequenceId const x = unindexed(p, numbers(1, 8));
   SequenceId const y = fork(p, x);
   REQUIRE(*p.truncate(y, 5) == 5);
   PageId const shared = p.table(y)[1];
@@ -180,9 +199,7 @@ TEST_CASE("Fences: a page that a copy holds too is not written while another str
           "[control]")
 {
   Plane p = make_plane(16);
-  SequenceId const x = open(p, numbers(1, 8));
-  p.forget(Domain{});  // its pages are in no tree
-  append(p, x, numbers(1, 8));
+  SequenceId const x = unindexed(p, numbers(1, 8));
   SequenceId const z = fork(p, x);
   REQUIRE(*p.truncate(x, 6) == 6);
   SequenceId const y = fork(p, x);
@@ -225,14 +242,8 @@ TEST_CASE(
   cache_only(p, numbers(1, 8));
   SequenceId const w = prefilled(p, {50});
   fly(p, w, {51});
-  SequenceId const z = open(p, {1, 2, 3, 4, 5, 6, 99});  // two rows of the second page
-  REQUIRE(p.info(z)->length == 6);
   StepId const step = begin(p);
-  add(p, step, z, {99});  // copies it
-  SequenceId const f = fork(p, z);
-  add_draft(p, step, f, {100});  // a copy of the copy is one of the page
-  REQUIRE(p.close(f));
-  REQUIRE(p.close(z));
+  leave_copies(p, step);
   REQUIRE(p.drop(step));
   check_sound(p);
 }
@@ -243,13 +254,8 @@ TEST_CASE("Fences: what an open step let go of waits for the steps before it, ne
   Plane p = make_plane(16);
   cache_only(p, numbers(1, 8));
   StepId const one = fly(p, prefilled(p, {50}), {51});
-  SequenceId const z = open(p, {1, 2, 3, 4, 5, 6, 99});
   StepId const two = begin(p);
-  add(p, two, z, {99});
-  SequenceId const f = fork(p, z);
-  add_draft(p, two, f, {100});
-  REQUIRE(p.close(f));
-  REQUIRE(p.close(z));
+  leave_copies(p, two);
   REQUIRE(p.fail(one));  // and what nobody wants of step two
   check_sound(p);
   REQUIRE(p.submit(two));
@@ -300,9 +306,7 @@ TEST_CASE("Fences: a page that steps of two streams read is written by neither, 
           "[control]")
 {
   Plane p = make_plane(16);
-  SequenceId const x = open(p, numbers(1, 8));
-  p.forget(Domain{});  // its pages are in no tree
-  append(p, x, numbers(1, 8));
+  SequenceId const x = unindexed(p, numbers(1, 8));
   SequenceId const w = fork(p, x);
   SequenceId const y = fork(p, x);
   REQUIRE(*p.truncate(y, 5) == 5);

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "control/random_world.hpp"
-#include "support/cases.hpp"
 
 namespace {
 
@@ -225,15 +224,11 @@ std::string verdict(std::uint64_t seed, Counts& counts)
 TEST_CASE("admit: after a yes beside growth no order runs short, and after a no one does",
           "[control][admission]")
 {
-  std::uint64_t const seed = number_of("KVCACHE_GROWTH_SEED", 20261201);
-  std::uint64_t const usual = static_cast<std::uint64_t>(cases_of(20'000));
-  std::uint64_t const wanted = number_of("KVCACHE_GROWTH_SCHEDULES", usual);
   Counts counts;
-  for (std::uint64_t i = 0; i < wanted; ++i) {
-    std::string const wrong = verdict(seed + i, counts);
-    CAPTURE(wrong);
-    REQUIRE(wrong.empty());
-  }
+  std::uint64_t const wanted =
+    check_states("KVCACHE_GROWTH_SCHEDULES", "KVCACHE_GROWTH_SEED", [&](std::uint64_t seed) {
+      return verdict(seed, counts);
+    });
   auto const n = [](std::uint64_t count) { return static_cast<unsigned long long>(count); };
   std::printf("growth: %llu yes, of them %llu without a page to spare, then %llu copies; %llu no\n",
               n(counts.yes),

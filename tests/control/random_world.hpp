@@ -11,23 +11,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/either_policy.hpp"
+#include "support/environment.hpp"
 #include "support/random.hpp"
 
 namespace kvcache_test {
-
-/// The number in an environment variable, or `usual`.
-inline std::uint64_t number_of(char const* variable, std::uint64_t usual)
-{
-  char const* const text = std::getenv(variable);
-  return text == nullptr || *text == '\0' ? usual : std::strtoull(text, nullptr, 10);
-}
 
 /// See the file comment.
 struct RandomWorld {
@@ -288,5 +283,21 @@ struct RandomWorld {
   std::vector<Pin> pins;
   std::vector<std::vector<Step>> steps;  // by stream, oldest first; the last may be open
 };
+
+/// Asks `verdict(seed)` of one state after the other, which is empty where nothing is wrong; the variables name how many and the first
+/// seed. Returns how many.
+template <class Verdict>
+std::uint64_t check_states(char const* count_variable, char const* seed_variable, Verdict&& verdict)
+{
+  std::uint64_t const seed = number_from(seed_variable).value_or(20261201);
+  std::uint64_t const wanted =
+    number_from(count_variable).value_or(static_cast<std::uint64_t>(cases_of(20'000)));
+  for (std::uint64_t i = 0; i < wanted; ++i) {
+    std::string const wrong = verdict(seed + i);
+    CAPTURE(wrong);
+    REQUIRE(wrong.empty());
+  }
+  return wanted;
+}
 
 }  // namespace kvcache_test

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/plane.hpp"
 #include "support/random.hpp"
 
@@ -261,8 +261,7 @@ class Ranks {
 TEST_CASE("Seeds: ranks with different secrets, given or drawn, agree over random calls",
           "[control][seeds]")
 {
-  char const* const text = std::getenv("KVCACHE_SEEDS_OPS");
-  std::uint64_t const wanted = text == nullptr ? 30'000 : std::strtoull(text, nullptr, 10);
+  std::uint64_t const wanted = number_from("KVCACHE_SEEDS_OPS").value_or(30'000);
   std::uint64_t const seed = 20261130;
   CAPTURE(seed, wanted);
   Ranks given(seed, 1, 0x123456789abcdefULL);

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "control/random_world.hpp"
-#include "support/cases.hpp"
 
 namespace {
 
@@ -227,15 +226,11 @@ std::string verdict(std::uint64_t seed, Counts& counts)
 TEST_CASE("Shortage: the figures are all pages that nobody uses, and can be had",
           "[control][shortage]")
 {
-  std::uint64_t const seed = number_of("KVCACHE_SHORTAGE_SEED", 20261201);
-  std::uint64_t const usual = static_cast<std::uint64_t>(cases_of(20'000));
-  std::uint64_t const wanted = number_of("KVCACHE_SHORTAGE_STATES", usual);
   Counts counts;
-  for (std::uint64_t i = 0; i < wanted; ++i) {
-    std::string const wrong = verdict(seed + i, counts);
-    CAPTURE(wrong);
-    REQUIRE(wrong.empty());
-  }
+  std::uint64_t const wanted =
+    check_states("KVCACHE_SHORTAGE_STATES", "KVCACHE_SHORTAGE_SEED", [&](std::uint64_t seed) {
+      return verdict(seed, counts);
+    });
   auto const n = [](std::uint64_t count) { return static_cast<unsigned long long>(count); };
   std::printf(
     "shortage: %llu refused, evictable %llu, fenced %llu, waiting %llu, cached and kept %llu, %llu "

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 #include "model/flights_steps.hpp"
 #include "model/flights_world.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 
 using namespace kvcache_test;
 
@@ -25,13 +25,6 @@ namespace {
 
 constexpr std::size_t script_length = 400;
 constexpr std::uint64_t default_operations = 2'000'000;
-
-std::optional<std::uint64_t> number_from(char const* variable)
-{
-  char const* const text = std::getenv(variable);
-  return text == nullptr || *text == '\0' ? std::nullopt
-                                          : std::optional(std::strtoull(text, nullptr, 10));
-}
 
 /// What broke, or nothing.
 std::string verdict_of(FlightSetting const& setting,

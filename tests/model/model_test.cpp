@@ -19,19 +19,13 @@
 #include "model/operation.hpp"
 #include "model/script.hpp"
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 
 using namespace kvcache_test;
 
 namespace {
 
 constexpr std::size_t script_length = 400;
-
-std::optional<std::uint64_t> number_from(char const* variable)
-{
-  char const* const text = std::getenv(variable);
-  return text == nullptr || *text == '\0' ? std::nullopt
-                                          : std::optional(std::strtoull(text, nullptr, 10));
-}
 
 /// What a child process tells: it stays readable when the child crashes.
 struct Shared {
